@@ -1,0 +1,1 @@
+"""Tailtrace: instrumentation."""

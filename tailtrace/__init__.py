@@ -1,0 +1,5 @@
+"""Tailtrace: where an AI inference request waited, why it waited there, and what share of its time that was."""
+
+from tailtrace.version import VERSION as __version__
+
+__all__ = ["__version__"]
