@@ -66,7 +66,7 @@ async def send(
 ) -> LoadResult:
     """Sends until the time is over or `next_body` gives None; 503 and 429 are counted and tried again with a new body.
 
-    `bodies_per_s` paces the whole (open loop as far as the connections allow); None sends as fast as it is acknowledged.
+    `bodies_per_s` paces the whole (open loop as far as the connections allow); None sends as fast as it is answered.
     """
     result = LoadResult()
     started = time.monotonic()
@@ -78,11 +78,9 @@ async def send(
         connection = _Connection(host, port, path)
         try:
             while (now := time.monotonic()) < ends:
+                slot, sent = sent, sent + 1
                 if bodies_per_s is not None:
-                    due = started + sent / bodies_per_s
-                    if due > now:
-                        await asyncio.sleep(due - now)
-                sent += 1
+                    await asyncio.sleep(max(0.0, started + slot / bodies_per_s - now))
                 body = next_body()
                 if body is None:
                     return

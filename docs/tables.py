@@ -1,0 +1,77 @@
+"""Writes the tables of docs/ that come from code: `python docs/tables.py` rewrites them, `--check` only compares.
+
+A page marks a table's place by `<!-- table: NAME -->` and `<!-- end -->`; what lies between is made here. The test
+suite runs the check, so a vocabulary or a setting cannot change without its page.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from tailtrace.causes import CAUSES
+from tailtrace.stages import REQUEST_STAGES, STARTUP_STAGES, Stage
+
+DOCS = Path(__file__).resolve().parent
+MARKED = re.compile(r"(<!-- table: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table; bars in cells are escaped."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+
+
+def _stages(stages: tuple[Stage, ...]) -> str:
+    return markdown(
+        ("stage", "kind", "resource", "from -> to, or what it is"),
+        ([f"`{stage.name}`", stage.kind, stage.resource, stage.meaning] for stage in stages),
+    )
+
+
+def request_stages() -> str:
+    return _stages(REQUEST_STAGES)
+
+
+def startup_stages() -> str:
+    return _stages(STARTUP_STAGES)
+
+
+def causes() -> str:
+    return markdown(
+        ("cause", "shows in", "what ran short", "in words", "中文"),
+        ([f"`{c.code}`", f"`{c.stage}`" if c.stage else "any", c.resource, c.en, c.zh] for c in CAUSES),
+    )
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "request-stages": request_stages,
+    "startup-stages": startup_stages,
+    "causes": causes,
+}
+
+
+def rendered(text: str) -> str:
+    """The page with every marked table made anew; KeyError for a name that no function makes."""
+    return MARKED.sub(lambda match: match[1] + TABLES[match[2]]() + match[3], text)
+
+
+def main(check: bool) -> int:
+    """The number of pages that differed; without `check` they are rewritten."""
+    differing = 0
+    for page in sorted(DOCS.rglob("*.md")):
+        text = page.read_text()
+        if (new := rendered(text)) != text:
+            differing += 1
+            print(f"{page.relative_to(DOCS.parent)}: {'differs from the code' if check else 'rewritten'}")
+            if not check:
+                page.write_text(new)
+    return differing
+
+
+if __name__ == "__main__":
+    checking = "--check" in sys.argv[1:]
+    pages = main(checking)
+    sys.exit(1 if checking and pages else 0)
