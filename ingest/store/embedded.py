@@ -1,0 +1,224 @@
+"""The embedded store: ClickHouse inside this process (chdb), on a data directory that this process alone owns.
+
+Three facts about chdb shape this file. It is one engine per process; a child made by fork hangs in its first query, so the store
+refuses to be used there; its crash handlers keep a dead process sitting for minutes, so they are switched off.
+"""
+
+import os
+import queue
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import chdb
+import pyarrow as pa
+
+from tailtrace.errors import ConfigError, StoreDead, StoreError
+from tailtrace.ingest.store.landing import SEGMENT_SETTINGS, deduplication, landing
+from tailtrace.ingest.store.lock import DirectoryLock
+from tailtrace.ingest.store.parameters import bind
+from tailtrace.ingest.store.protocol import Parameters, Role, Settings, Signal
+from tailtrace.ingest.store.rows import to_rows
+from tailtrace.ingest.store.statements import identifier, literal, query_id_comment, settings_clause
+
+if hasattr(chdb._chdb, "set_signal_handlers_enabled"):
+    chdb._chdb.set_signal_handlers_enabled(False)
+
+DATABASE = "tailtrace"
+_CHUNK_BYTES = 4 * 1024 * 1024
+_MIB = 1024 * 1024
+
+# Connections of a role: statements on one connection wait for each other, those of different ones do not.
+_POOL: Mapping[Role, int] = {"insert": 1, "jobs": 2, "ui": 4}
+
+_SESSION: Mapping[str, Any] = {
+    "session_timezone": "UTC",
+    "output_format_arrow_string_as_string": 1,
+    "output_format_arrow_low_cardinality_as_dictionary": 0,
+    "output_format_arrow_compression_method": "none",
+    "allow_experimental_analyzer": 1,
+    "log_queries": 0,
+}
+_ROLE_SESSION: Mapping[Role, Mapping[str, Any]] = {
+    "insert": {"max_memory_usage": 700 * _MIB},
+    "jobs": {
+        "max_memory_usage": 600 * _MIB,
+        "max_bytes_before_external_group_by": 300 * _MIB,
+        "max_bytes_before_external_sort": 300 * _MIB,
+    },
+    "ui": {
+        "max_memory_usage": 400 * _MIB,
+        "max_bytes_before_external_group_by": 200 * _MIB,
+        "max_bytes_before_external_sort": 200 * _MIB,
+        "max_execution_time": 60,
+    },
+}
+
+
+class EmbeddedStore:
+    """A store on `directory`/db. Threads may share it; another process, and a forked child, may not."""
+
+    def __init__(self, directory: Path, memory_bytes: int) -> None:
+        """Open or create the database; StoreLocked when another process owns the directory."""
+        path = directory.resolve()
+        if "?" in str(path):
+            raise ConfigError(f"the embedded database cannot live in a path with a question mark: {path}")
+        path.mkdir(parents=True, exist_ok=True)
+        self._pid = os.getpid()
+        self._closed = False
+        self._lock = DirectoryLock(path)
+        self._dsn = f"{path / 'db'}?" + "&".join(f"{k}={v}" for k, v in _engine_options(memory_bytes).items())
+        self._control_lock = threading.Lock()
+        self._connections: list[Any] = []
+        self._pools: dict[Role, queue.LifoQueue[Any]] = {}
+        try:
+            self._control = self._connect({})
+            self._control.query(f"CREATE DATABASE IF NOT EXISTS {DATABASE} ENGINE = Atomic")
+            for role, size in _POOL.items():
+                pool = self._pools[role] = queue.LifoQueue()
+                for _ in range(size):
+                    connection = self._connect(_ROLE_SESSION[role])
+                    connection.query(f"USE {DATABASE}")
+                    pool.put(connection)
+        except RuntimeError as error:
+            self.close()
+            raise StoreError(f"the embedded database in {path} does not open: {_reason(error)}") from error
+
+    def query_arrow(
+        self, sql: str, parameters: Parameters = None, *, role: Role = "ui", settings: Settings = None
+    ) -> pa.Table:
+        """See Store."""
+        body = self._run(role, sql, parameters, settings, "ArrowStream").bytes()
+        return pa.ipc.open_stream(body).read_all() if body else pa.table({})
+
+    def query(
+        self, sql: str, parameters: Parameters = None, *, role: Role = "ui", settings: Settings = None
+    ) -> list[dict[str, Any]]:
+        """See Store."""
+        return to_rows(self.query_arrow(sql, parameters, role=role, settings=settings))
+
+    def raw(
+        self, sql: str, parameters: Parameters, settings: Settings, default_format: str, *, role: Role = "ui"
+    ) -> bytes:
+        """The result in `default_format`, or in the format that the statement names."""
+        return bytes(self._run(role, sql, parameters, settings, default_format).bytes() or b"")
+
+    def raw_insert(
+        self, sql: str, settings: Settings, data_format: str, chunks: Iterator[bytes], *, role: Role = "jobs"
+    ) -> None:
+        """Run `sql` (INSERT INTO ... without FORMAT) with a body in `data_format` that arrives in pieces."""
+        with self._connection(role) as connection:
+            try:
+                inserter = connection.send_insert(sql + settings_clause(settings or {}), data_format)
+                try:
+                    for chunk in chunks:
+                        inserter.append(chunk)
+                    inserter.finish()
+                finally:
+                    inserter.close()
+            except RuntimeError as error:
+                raise StoreError(_reason(error)) from error
+
+    def insert_arrow(self, table: str, data: pa.Table, *, token: str | None = None, role: Role = "jobs") -> None:
+        """See Store."""
+        columns = ", ".join(f"`{identifier_path(name)}`" for name in data.column_names)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, data.schema) as writer:
+            writer.write_table(data)
+        body = sink.getvalue().to_pybytes()
+        sql = f"INSERT INTO {identifier(table)} ({columns})"
+        self.raw_insert(sql, deduplication(token), "ArrowStream", iter((body,)), role=role)
+
+    def insert_segment(self, signal: Signal, path: Path, token: str) -> None:
+        """See Store."""
+        where = landing(signal)
+        # The schema is given as a file: given as text, the engine would write it into a folder below the working directory.
+        schema = {"format_schema": f"{where.proto_path}:{where.message}"}
+        settings = {**SEGMENT_SETTINGS, **schema, **deduplication(token)}
+        self.raw_insert(f"INSERT INTO {where.table}", settings, "Protobuf", _chunks(path), role="insert")
+
+    def command(self, sql: str, parameters: Parameters = None, *, role: Role = "jobs") -> None:
+        """See Store."""
+        self._run(role, sql, parameters, None, "Null")
+
+    def cancel(self, query_id: str) -> None:
+        """See Store."""
+        self._alive()
+        pattern = literal(f"%{query_id_comment(query_id)}%")
+        with self._control_lock:
+            self._control.query(f"KILL QUERY WHERE query LIKE {pattern} AND query NOT LIKE 'KILL%' ASYNC")
+
+    def close(self) -> None:
+        """See Store."""
+        if self._closed or os.getpid() != self._pid:
+            return
+        self._closed = True
+        for connection in self._connections:
+            connection.close()
+        self._lock.release()
+
+    def _connect(self, session: Mapping[str, Any]) -> Any:
+        connection = chdb.connect(self._dsn)
+        self._connections.append(connection)
+        for name, value in {**_SESSION, **session}.items():
+            connection.query(f"SET {identifier(name)} = {literal(str(value))}")
+        return connection
+
+    def _alive(self) -> None:
+        if os.getpid() != self._pid:
+            raise StoreDead(
+                "the embedded database was opened before this process was forked, and cannot be used in the child: "
+                "use threads or the spawn start method (Celery: -P threads), or a ClickHouse server (TAILTRACE_CLICKHOUSE_URL)"
+            )
+        if self._closed:
+            raise StoreDead("the embedded database is closed: open a new store")
+
+    @contextmanager
+    def _connection(self, role: Role) -> Iterator[Any]:
+        self._alive()
+        pool = self._pools[role]
+        connection = pool.get()
+        try:
+            yield connection
+        finally:
+            pool.put(connection)
+
+    def _run(self, role: Role, sql: str, parameters: Parameters, settings: Settings, output_format: str) -> Any:
+        statement, values = bind(sql, parameters)
+        with self._connection(role) as connection:
+            try:
+                return connection.query(statement + settings_clause(settings or {}), output_format, params=values)
+            except RuntimeError as error:
+                raise StoreError(_reason(error)) from error
+
+
+def _engine_options(memory_bytes: int) -> dict[str, int | str]:
+    """Options of the whole engine: sized for a product that shares a machine with the service it watches."""
+    return {
+        "max_server_memory_usage": memory_bytes,
+        "mark_cache_size": 64 * _MIB,
+        "index_mark_cache_size": 16 * _MIB,
+        "primary_index_cache_size": 64 * _MIB,
+        "uncompressed_cache_size": 0,
+        "query_cache_size": 0,
+        "session_timezone": "UTC",
+    }
+
+
+def identifier_path(name: str) -> str:
+    """A column name, whose parts of a Nested column are joined by a dot."""
+    return ".".join(identifier(part) for part in name.split("."))
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            yield chunk
+
+
+def _reason(error: BaseException) -> str:
+    """The engine's own words, from its error code on."""
+    text = str(error)
+    return text[max(text.find("Code: "), 0) :].strip() or "no reason given"

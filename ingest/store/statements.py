@@ -1,0 +1,39 @@
+"""Small pieces of SQL text: settings clauses, escaped literals, query ids in comments."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from tailtrace.errors import ConfigError
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_QUERY_ID = re.compile(r"[A-Za-z0-9-]{1,64}\Z")
+
+
+def literal(text: str) -> str:
+    """A quoted string literal."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def identifier(name: str) -> str:
+    """A name that is safe in a statement; ConfigError otherwise."""
+    if not _NAME.match(name):
+        raise ConfigError(f"expected a plain SQL name, got {name!r}")
+    return name
+
+
+def settings_clause(settings: Mapping[str, Any]) -> str:
+    """`SETTINGS a = '1', ...` or nothing. Values are quoted: the engine converts them to the setting's own type."""
+    if not settings:
+        return ""
+    return " SETTINGS " + ", ".join(
+        f"{identifier(name)} = {literal(str(int(value) if isinstance(value, bool) else value))}"
+        for name, value in settings.items()
+    )
+
+
+def query_id_comment(query_id: str) -> str:
+    """The comment that names a query. The embedded engine drops real query ids, so they travel in the text."""
+    if not _QUERY_ID.match(query_id):
+        raise ConfigError(f"expected a query id of letters, digits and dashes, got {query_id!r}")
+    return f"/* id:{query_id} */"
