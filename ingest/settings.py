@@ -43,6 +43,7 @@ class ServerSettings(BaseSettings):
         "", description="DSN of a ClickHouse server, http://user:password@host:8123/tailtrace; empty means embedded."
     )
     broker_url: str = Field("", description="Celery broker, redis://host:6379/0; empty means in this process.")
+    jobs: bool = Field(True, description="Run the background jobs in this process; off where Celery workers run them.")
     token: str = Field(
         "", repr=False, description="Bearer token that clients and browsers must present; empty means none."
     )
