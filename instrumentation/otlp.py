@@ -1,0 +1,306 @@
+"""OTLP bodies written as bytes, without protobuf classes.
+
+Follows opentelemetry-proto 1.x (trace/v1, metrics/v1). Field order inside a message is free in protobuf, so what never
+changes (names, kinds, keys, short string values) is encoded once and kept. About twenty times cheaper than the SDK's
+encoder for one span. Bodies may be concatenated: a repeated field simply goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from struct import Struct
+from typing import Any, Final, Literal
+
+from tailtrace.version import VERSION
+
+Scalar = str | bool | int | float
+Value = Scalar | bytes | Sequence[Any] | Mapping[str, Any] | None
+Attributes = Mapping[str, Any]
+
+INTERNAL: Final = 1
+SERVER: Final = 2
+CLIENT: Final = 3
+PRODUCER: Final = 4
+CONSUMER: Final = 5
+
+STATUS_UNSET: Final = 0
+STATUS_OK: Final = 1
+STATUS_ERROR: Final = 2
+
+_CUMULATIVE: Final = 2
+_CACHE_LIMIT: Final = 4096
+_CACHED_TEXT_LIMIT: Final = 64
+_INT64_MIN: Final = -(1 << 63)
+_INT64_MAX: Final = (1 << 63) - 1
+_MAX_DEPTH: Final = 32
+
+_double = Struct("<Bd").pack
+_fixed64 = Struct("<BQ").pack
+_sfixed64 = Struct("<Bq").pack
+_times = Struct("<BQBQ").pack
+
+
+class SpanData:
+    """One finished span. Times are nanoseconds since the Unix epoch; ids are raw bytes (16, 8, and 8 or 0 for a root).
+
+    `kind` is OTLP's number (1 internal, 2 server, 3 client, 4 producer, 5 consumer). `links` are (trace id, span id)
+    pairs; `events` are (time_unix_ns, name, attributes).
+    """
+
+    __slots__ = (
+        "attributes", "end_unix_ns", "events", "kind", "links", "name", "parent_span_id", "span_id", "start_unix_ns",
+        "status_code", "status_message", "trace_id", "trace_state",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        trace_id: bytes,
+        span_id: bytes,
+        parent_span_id: bytes,
+        name: str,
+        kind: int,
+        start_unix_ns: int,
+        end_unix_ns: int,
+        attributes: Attributes | None = None,
+        status_code: int = STATUS_UNSET,
+        status_message: str = "",
+        links: Sequence[tuple[bytes, bytes]] = (),
+        events: Sequence[tuple[int, str, Attributes]] = (),
+        trace_state: str = "",
+    ) -> None:
+        self.trace_id = trace_id
+        self.span_id = span_id
+        self.parent_span_id = parent_span_id
+        self.name = name
+        self.kind = kind
+        self.start_unix_ns = start_unix_ns
+        self.end_unix_ns = end_unix_ns
+        self.attributes: Attributes = attributes or {}
+        self.status_code = status_code
+        self.status_message = status_message
+        self.links = links
+        self.events = events
+        self.trace_state = trace_state
+
+    def __repr__(self) -> str:
+        return f"SpanData({self.name!r}, {self.trace_id.hex()}/{self.span_id.hex()}, {dict(self.attributes)!r})"
+
+
+class Point:
+    """One number of one metric. A `sum` is cumulative and monotonic; `start_unix_ns` says since when."""
+
+    __slots__ = ("attributes", "kind", "name", "start_unix_ns", "time_unix_ns", "unit", "value")
+
+    def __init__(
+        self,
+        name: str,
+        unit: str,
+        kind: Literal["gauge", "sum"],
+        value: int | float,
+        time_unix_ns: int,
+        attributes: Attributes | None = None,
+        start_unix_ns: int = 0,
+    ) -> None:
+        self.name = name
+        self.unit = unit
+        self.kind = kind
+        self.value = value
+        self.time_unix_ns = time_unix_ns
+        self.attributes: Attributes = attributes or {}
+        self.start_unix_ns = start_unix_ns
+
+
+def varint(value: int) -> bytes:
+    """Base-128 of an int64; a negative one takes ten bytes, as protobuf wants it."""
+    if 0 <= value < 128:
+        return _SMALL[value]
+    value &= (1 << 64) - 1
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+_SMALL: Final = [bytes((value,)) for value in range(128)]
+_LENGTHS: Final = [*_SMALL, *(bytes((value & 127 | 128, value >> 7)) for value in range(128, 16384))]
+
+
+def block(tag: int, body: bytes) -> bytes:
+    """A length-delimited field whose tag takes one byte (`tag` = field number * 8 + 2)."""
+    size = len(body)
+    return b"%c%b%b" % (tag, _LENGTHS[size] if size < 16384 else varint(size), body)
+
+
+def _text(value: str) -> bytes:
+    """UTF-8; lone surrogates, which UTF-8 cannot hold, become question marks."""
+    return value.encode("utf-8", "replace")
+
+
+def any_value(value: Any, depth: int = 0) -> bytes:
+    """The body of an AnyValue. None is the empty AnyValue; an int beyond 64 bits, or a foreign type, is its text."""
+    if isinstance(value, str):
+        return block(0x0A, _text(value))
+    if isinstance(value, bool):
+        return b"\x10\x01" if value else b"\x10\x00"
+    if isinstance(value, int):
+        if _INT64_MIN <= value <= _INT64_MAX:
+            return b"\x18" + varint(value)
+        return block(0x0A, str(value).encode())
+    if isinstance(value, float):
+        return _double(0x21, value)
+    if value is None:
+        return b""
+    if isinstance(value, (bytes, bytearray)):
+        return block(0x3A, bytes(value))
+    if depth < _MAX_DEPTH:
+        if isinstance(value, Mapping):
+            body = b"".join(_pair(0x0A, str(key), item, depth + 1) for key, item in value.items())
+            return block(0x32, body)
+        if isinstance(value, (Sequence, set, frozenset)):
+            return block(0x2A, b"".join(block(0x0A, any_value(item, depth + 1)) for item in value))
+    return block(0x0A, _text(str(value)))
+
+
+_keys: dict[str, bytes] = {}
+_text_pairs: dict[tuple[int, str, str], bytes] = {}
+
+
+def _key(name: str) -> bytes:
+    found = _keys.get(name)
+    if found is None:
+        found = block(0x0A, _text(name))
+        if len(_keys) < _CACHE_LIMIT:
+            _keys[name] = found
+    return found
+
+
+def _pair(tag: int, name: str, value: Any, depth: int = 0) -> bytes:
+    """One KeyValue as a repeated field with `tag`."""
+    if type(value) is str:
+        found = _text_pairs.get((tag, name, value))
+        if found is not None:
+            return found
+        pair = block(tag, _key(name) + block(0x12, block(0x0A, _text(value))))
+        if len(value) <= _CACHED_TEXT_LIMIT:
+            if len(_text_pairs) >= _CACHE_LIMIT:
+                # Values of high cardinality (ids) push each other out; the few constant ones come back at once.
+                _text_pairs.clear()
+            _text_pairs[tag, name, value] = pair
+        return pair
+    return block(tag, _key(name) + block(0x12, any_value(value, depth)))
+
+
+def encode_attributes(attributes: Attributes, tag: int = 0x4A) -> bytes:
+    """Repeated KeyValue fields. `tag`: 0x4A inside a span, 0x0A a resource, 0x1A a scope or link or event, 0x3A a point."""
+    return b"".join([_pair(tag, name, value) for name, value in attributes.items()])
+
+
+_heads: dict[tuple[str, int], bytes] = {}
+
+
+def span_head(name: str, kind: int) -> bytes:
+    """The fields `name` and `kind` of a span, kept for the next one of that name."""
+    found = _heads.get((name, kind))
+    if found is None:
+        found = block(0x2A, _text(name)) + b"\x30" + varint(kind)
+        if len(_heads) < _CACHE_LIMIT:
+            _heads[name, kind] = found
+    return found
+
+
+def encode_span_fields(
+    trace_id: bytes, span_id: bytes, parent_span_id: bytes, start_unix_ns: int, end_unix_ns: int, rest: bytes
+) -> bytes:
+    """One span as a repeated field of ScopeSpans; `rest` holds its already encoded other fields."""
+    if parent_span_id:
+        body = b"\x0a\x10%b\x12\x08%b\x22\x08%b%b%b" % (
+            trace_id, span_id, parent_span_id, _times(0x39, start_unix_ns, 0x41, end_unix_ns), rest,
+        )  # fmt: skip
+    else:
+        body = b"\x0a\x10%b\x12\x08%b%b%b" % (trace_id, span_id, _times(0x39, start_unix_ns, 0x41, end_unix_ns), rest)
+    return block(0x12, body)
+
+
+def encode_status(code: int, message: str) -> bytes:
+    if not code:
+        return b""
+    text = block(0x12, _text(message)) if message else b""
+    return block(0x7A, text + b"\x18" + varint(code))
+
+
+def encode_link(trace_id: bytes, span_id: bytes) -> bytes:
+    return block(0x6A, block(0x0A, trace_id) + block(0x12, span_id))
+
+
+def encode_event(time_unix_ns: int, name: str, attributes: Attributes) -> bytes:
+    return block(0x5A, _fixed64(0x09, time_unix_ns) + block(0x12, _text(name)) + encode_attributes(attributes, 0x1A))
+
+
+def encode_span(span: SpanData) -> bytes:
+    """One span as a repeated field of ScopeSpans."""
+    rest = span_head(span.name, span.kind) + encode_attributes(span.attributes)
+    if span.status_code:
+        rest += encode_status(span.status_code, span.status_message)
+    if span.trace_state:
+        rest += block(0x1A, _text(span.trace_state))
+    for link in span.links:
+        rest += encode_link(*link)
+    for event in span.events:
+        rest += encode_event(*event)
+    return encode_span_fields(
+        span.trace_id, span.span_id, span.parent_span_id, span.start_unix_ns, span.end_unix_ns, rest
+    )
+
+
+def encode_resource(resource: Attributes) -> bytes:
+    """The `resource` field of ResourceSpans and ResourceMetrics."""
+    return block(0x0A, encode_attributes(resource, 0x0A))
+
+
+def encode_scope(name: str, attributes: Attributes | None = None, version: str = VERSION) -> bytes:
+    """The `scope` field of ScopeSpans and ScopeMetrics."""
+    body = block(0x0A, _text(name)) + block(0x12, _text(version))
+    return block(0x0A, body + encode_attributes(attributes or {}, 0x1A))
+
+
+def encode_traces(
+    resource: Attributes,
+    spans: Iterable[SpanData],
+    *,
+    scope: str = "tailtrace",
+    scope_attributes: Attributes | None = None,
+) -> bytes:
+    """One ExportTraceServiceRequest of one resource and one scope."""
+    return join_traces(
+        encode_resource(resource), [(encode_scope(scope, scope_attributes), b"".join(map(encode_span, spans)))]
+    )
+
+
+def join_traces(resource: bytes, scopes: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """One request from encoded parts: a resource, and for each scope its field and its spans' fields."""
+    return block(0x0A, resource + b"".join([block(0x12, scope + spans) for scope, spans in scopes]))
+
+
+def encode_metrics(resource: Attributes, points: Iterable[Point], *, scope: str = "tailtrace") -> bytes:
+    """One ExportMetricsServiceRequest of one resource and one scope; points of one name become one metric."""
+    metrics: dict[tuple[str, str, str], list[bytes]] = {}
+    for point in points:
+        number = (
+            _sfixed64(0x31, point.value)
+            if isinstance(point.value, int) and _INT64_MIN <= point.value <= _INT64_MAX
+            else _double(0x21, float(point.value))
+        )
+        start = _fixed64(0x11, point.start_unix_ns) if point.start_unix_ns else b""
+        body = encode_attributes(point.attributes, 0x3A) + start + _fixed64(0x19, point.time_unix_ns) + number
+        metrics.setdefault((point.name, point.unit, point.kind), []).append(block(0x0A, body))
+    encoded = []
+    for (name, unit, kind), data in metrics.items():
+        head = block(0x0A, _text(name)) + block(0x1A, _text(unit))
+        if kind == "sum":
+            # aggregation_temporality = cumulative, is_monotonic = true
+            encoded.append(block(0x12, head + block(0x3A, b"".join(data) + b"\x10%c\x18\x01" % _CUMULATIVE)))
+        else:
+            encoded.append(block(0x12, head + block(0x2A, b"".join(data))))
+    return block(0x0A, encode_resource(resource) + block(0x12, encode_scope(scope) + b"".join(encoded)))
