@@ -120,8 +120,6 @@ scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floa
 values = st.recursive(
     scalars, lambda v: st.lists(v, max_size=4) | st.dictionaries(st.text(), v, max_size=4), max_leaves=8
 )
-    scalars, lambda v: st.lists(v, max_size=4) | st.dictionaries(st.text(), v, max_size=4), max_leaves=8
-)
 
 
 @given(values)
