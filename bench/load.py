@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 
@@ -22,11 +22,11 @@ class LoadResult:
 
 
 class _Connection:
-    def __init__(self, host: str, port: int, path: str) -> None:
+    def __init__(self, host: str, port: int, path: str, headers: Mapping[str, str]) -> None:
         self._address = (host, port)
-        self._head = (
-            f"POST {path} HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/x-protobuf\r\nContent-Length: "
-        ).encode()
+        fields = {"Host": f"{host}:{port}", "Content-Type": "application/x-protobuf", **headers}
+        lines = [f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items()), "Content-Length: "]
+        self._head = "\r\n".join(lines).encode()
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
 
@@ -63,6 +63,7 @@ async def send(
     bodies_per_s: float | None = None,
     host: str = "127.0.0.1",
     path: str = "/v1/traces",
+    headers: Mapping[str, str] | None = None,
 ) -> LoadResult:
     """Sends until the time is over or `next_body` gives None; 503 and 429 are counted and tried again with a new body.
 
@@ -75,7 +76,7 @@ async def send(
 
     async def worker() -> None:
         nonlocal sent
-        connection = _Connection(host, port, path)
+        connection = _Connection(host, port, path, headers or {})
         try:
             while (now := time.monotonic()) < ends:
                 slot, sent = sent, sent + 1

@@ -34,6 +34,20 @@ class Product:
             raise RuntimeError(f"GET {path}: {response.status_code} {response.text[:500]}")
         return response.json()
 
+    def scalar(self, sql: str, client: httpx.Client) -> int:
+        """The one number that a read-only statement gives."""
+        response = client.post(f"{self.ui}/api/v1/sql", json={"sql": sql})
+        if response.status_code >= 400:
+            raise RuntimeError(f"{sql}: {response.status_code} {response.text[:500]}")
+        row = response.json()["rows"][0]
+        return int((list(row.values()) if isinstance(row, dict) else row)[0])
+
+    def lag_s(self, client: httpx.Client) -> float:
+        """How far the jobs are behind what has been received, in seconds."""
+        newest = "SELECT Shard, max(ReceivedUpTo) AS upto FROM watermarks WHERE Job = 'requests' GROUP BY Shard"
+        lag = f"SELECT toInt64(dateDiff('millisecond', min(upto), now64(3))) FROM ({newest})"
+        return self.scalar(lag, client) / 1e3
+
 
 def free_port() -> int:
     with socket.socket() as probe:

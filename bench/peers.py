@@ -1,0 +1,119 @@
+"""Other stores of OTLP traces, installed and run beside ours: MLflow and Arize Phoenix, both on their default, SQLite."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import subprocess
+import time
+import venv
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from harness import wait_until
+from load import send
+from product import answers, free_port
+
+
+class Bodies(Protocol):
+    """What `payload.BodyFactory` offers."""
+
+    spans_per_body: int
+
+    def body(self, now_ns: int) -> bytes: ...
+
+
+@dataclass(frozen=True)
+class Peer:
+    """How one peer is installed, started, told to store a span, and asked how many it has."""
+
+    name: str
+    packages: Sequence[str]
+    command: Callable[[Path, Path, int], list[str]]
+    environment: Callable[[Path, int], Mapping[str, str]]
+    database: str
+    ready_path: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+MLFLOW = Peer(
+    name="mlflow",
+    packages=("mlflow",),
+    command=lambda env, data, port: [
+        str(env / "bin" / "mlflow"), "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "4",
+        "--backend-store-uri", f"sqlite:///{data}/mlflow.db", "--artifacts-destination", str(data / "artifacts"),
+    ],
+    environment=lambda data, port: {"MLFLOW_DISABLE_TELEMETRY": "true"},
+    database="mlflow.db",
+    ready_path="/health",
+    headers={"x-mlflow-experiment-id": "0"},
+)  # fmt: skip
+
+PHOENIX = Peer(
+    name="phoenix",
+    packages=("arize-phoenix",),
+    command=lambda env, data, port: [str(env / "bin" / "phoenix"), "serve"],
+    environment=lambda data, port: {
+        "PHOENIX_WORKING_DIR": str(data),
+        "PHOENIX_HOST": "127.0.0.1",
+        "PHOENIX_PORT": str(port),
+        "PHOENIX_GRPC_PORT": str(free_port()),
+        "PHOENIX_TELEMETRY_ENABLED": "false",
+    },
+    database="phoenix.db",
+    ready_path="/healthz",
+)
+
+
+def installed(peer: Peer, work: Path) -> Path:
+    """The peer's virtual environment below `work`, made once."""
+    environment = work / f"venv-{peer.name}"
+    done = environment / "installed"
+    if not done.exists():
+        venv.create(environment, with_pip=True, clear=True)
+        subprocess.run([environment / "bin" / "pip", "install", "--quiet", *peer.packages], check=True)
+        done.touch()
+    return environment
+
+
+def stored_spans(database: Path) -> int:
+    """Rows of the peer's own `spans` table, read beside the running server."""
+    with sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=30) as connection:
+        return int(connection.execute("SELECT count(*) FROM spans").fetchone()[0])
+
+
+def peer_spans_per_s(peer: Peer, work: Path, bodies: Bodies, seconds: float) -> float:
+    """Spans a second from the first sent until all acknowledged are stored, or until five times `seconds` are over."""
+    environment = installed(peer, work)
+    data = work / f"data-{peer.name}-{time.time_ns()}"
+    data.mkdir(parents=True)
+    port = free_port()
+    with (data / "server.log").open("wb") as log:
+        server = subprocess.Popen(
+            peer.command(environment, data, port), cwd=data, stdout=log, stderr=subprocess.STDOUT,
+            env={**os.environ, **peer.environment(data, port)},
+        )  # fmt: skip
+    try:
+        wait_until(lambda: answers(f"http://127.0.0.1:{port}{peer.ready_path}"), 180, f"{peer.name} answering", 0.5)
+        started = time.monotonic()
+        load = asyncio.run(
+            send(port, lambda: bodies.body(time.time_ns()), seconds=seconds, connections=4, headers=peer.headers)
+        )
+        sent = load.bodies * bodies.spans_per_body
+        deadline = started + 5 * seconds
+        while (stored := stored_spans(data / peer.database)) < sent and time.monotonic() < deadline:
+            time.sleep(0.25)
+        print(
+            f"{peer.name}: {sent:,} acknowledged, {stored:,} stored in {time.monotonic() - started:.0f} s",
+            file=sys.stderr,
+        )
+        return stored / (time.monotonic() - started)
+    finally:
+        server.terminate()
+        try:
+            server.wait(20)
+        except subprocess.TimeoutExpired:
+            server.kill()
