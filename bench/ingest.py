@@ -2,8 +2,9 @@
 
 Acknowledged means fsynced. A run sends as fast as it is acknowledged over 16 connections and ends when every
 acknowledged span is in the store (`store`: jobs off) and, with the jobs on, when every trace has its request (`jobs`):
-the rates include that wait. While it runs, single probe spans are sent and looked for: `queryable_s_load`; the same on a quiet
-server is `queryable_s_idle`. Bytes a span are those of the active parts, side table included, after merges.
+the rates include that wait. While it runs, single probe spans are sent and looked for (`queryable_s_load`, P95 of
+them); the same on a quiet server is `queryable_s_idle`. Bytes a span are those of the active parts after merges, side
+table included.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Other stores of OTLP traces, installed and run beside ours: MLflow and Arize Phoenix, both on their default, SQLite."""
+"""Other stores of OTLP traces, installed and run as ours is: MLflow and Arize Phoenix, both on SQLite by default."""
 
 from __future__ import annotations
 
@@ -106,11 +106,9 @@ def peer_spans_per_s(peer: Peer, work: Path, bodies: Bodies, seconds: float) -> 
         deadline = started + 5 * seconds
         while (stored := stored_spans(data / peer.database)) < sent and time.monotonic() < deadline:
             time.sleep(0.25)
-        print(
-            f"{peer.name}: {sent:,} acknowledged, {stored:,} stored in {time.monotonic() - started:.0f} s",
-            file=sys.stderr,
-        )
-        return stored / (time.monotonic() - started)
+        took_s = time.monotonic() - started
+        print(f"{peer.name}: {sent:,} acknowledged, {stored:,} stored in {took_s:.0f} s")
+        return stored / took_s
     finally:
         server.terminate()
         try:

@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from tailtrace.causes import CAUSES
 from tailtrace.stages import REQUEST_STAGES, STARTUP_STAGES, Stage
@@ -46,10 +47,54 @@ def causes() -> str:
     )
 
 
+def server_settings() -> str:
+    from tailtrace.ingest.settings import ServerSettings
+
+    def row(name: str) -> tuple[str, str, str, str]:
+        field = ServerSettings.model_fields[name]
+        annotation = getattr(field.annotation, "__name__", str(field.annotation)).lower()
+        kind = {"str": "text", "path": "path", "int": "number", "bool": "true or false"}.get(annotation, annotation)
+        default = "the platform's data directory" if field.default_factory else _plain(field.default)
+        return f"`TAILTRACE_{name.upper()}`", kind, default, field.description or ""
+
+    return markdown(("variable", "type", "default", "what"), map(row, ServerSettings.model_fields))
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:,}".replace(",", " ") if isinstance(value, int) and value > 65535 else str(value) or "empty"
+
+
+def commands() -> str:
+    """One section a command: its usage, what it does, its options."""
+    from typer.main import get_command
+
+    from tailtrace.cli.app import app
+
+    group = get_command(app)
+    return "\n".join(_command(name, command) for name, command in group.commands.items())  # type: ignore[attr-defined]
+
+
+def _command(name: str, command: Any) -> str:
+    context = command.make_context(name, [], resilient_parsing=True)
+    usage = " ".join([f"tailtrace {name}", *command.collect_usage_pieces(context)])
+    options = [
+        (", ".join(f"`{option}`" for option in [*parameter.opts, *parameter.secondary_opts]), parameter.help or "")
+        for parameter in command.params
+        if parameter.param_type_name == "option" and not parameter.hidden
+    ]
+    words = [line.strip() for line in (command.help or "").strip().splitlines()]
+    table = "\n" + markdown(("option", "what"), options) if options else ""
+    return f"## `{usage}`\n\n" + "\n".join(words) + "\n" + table
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "request-stages": request_stages,
     "startup-stages": startup_stages,
     "causes": causes,
+    "server-settings": server_settings,
+    "commands": commands,
 }
 
 
