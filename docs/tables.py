@@ -6,6 +6,7 @@ suite runs the check, so a vocabulary or a setting cannot change without its pag
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -60,6 +61,24 @@ def server_settings() -> str:
     return markdown(("variable", "type", "default", "what"), map(row, ServerSettings.model_fields))
 
 
+def client_settings() -> str:
+    from tailtrace.instrumentation.settings import Settings
+
+    default = Settings()
+    return markdown(
+        ("argument", "variable", "default", "what"),
+        (
+            (
+                f"`{item.name}`",
+                ", ".join(f"`{name}`" for name in item.metadata["env"]),
+                _plain(getattr(default, item.name) or ("" if item.type != "bool" else False)),
+                item.metadata["text"],
+            )
+            for item in dataclasses.fields(Settings)
+        ),
+    )
+
+
 def _plain(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
@@ -94,6 +113,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "startup-stages": startup_stages,
     "causes": causes,
     "server-settings": server_settings,
+    "client-settings": client_settings,
     "commands": commands,
 }
 
