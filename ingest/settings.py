@@ -37,24 +37,18 @@ class ServerSettings(BaseSettings):
         0,
         ge=0,
         le=65535,
-        description="Port of a read-only ClickHouse HTTP interface to the embedded database; 0 is off.",
+        description="Port of read-only ClickHouse HTTP over the embedded database; 0 is off.",
     )
     clickhouse_url: str = Field(
         "", description="DSN of a ClickHouse server, http://user:password@host:8123/tailtrace; empty means embedded."
     )
     broker_url: str = Field("", description="Celery broker, redis://host:6379/0; empty means in this process.")
     jobs: bool = Field(True, description="Run the background jobs in this process; off where Celery workers run them.")
-    token: str = Field(
-        "", repr=False, description="Bearer token that clients and browsers must present; empty means none."
-    )
+    token: str = Field("", repr=False, description="Bearer token that clients and browsers present; empty means none.")
     insecure: bool = Field(False, description="Allow a non-loopback address without a token.")
-    max_body_bytes: int = Field(16 * MIB, gt=0, description="Largest request body accepted, as sent, in bytes.")
-    max_inflated_bytes: int = Field(
-        64 * MIB, gt=0, description="Largest request body accepted, decompressed, in bytes."
-    )
-    max_event_age_days: int = Field(
-        0, ge=0, description="Spans that started longer ago are rejected; 0 means no limit."
-    )
+    max_body_bytes: int = Field(16 * MIB, gt=0, description="Largest request body as sent, in bytes.")
+    max_inflated_bytes: int = Field(64 * MIB, gt=0, description="Largest request body once decompressed, in bytes.")
+    max_event_age_days: int = Field(0, ge=0, description="Spans that began longer ago are rejected; 0 means no limit.")
     journal_max_bytes: int = Field(
         2_000 * MIB, gt=0, description="Telemetry accepted but not yet stored; beyond it senders are told to retry."
     )
@@ -67,13 +61,13 @@ class ServerSettings(BaseSettings):
     memory_bytes: int = Field(
         1_200 * MIB,
         ge=256 * MIB,
-        description="Memory at which the embedded database refuses to grow the process further.",
+        description="Memory of the process beyond which the embedded database refuses queries.",
     )
 
     @model_validator(mode="after")
     def _limits_agree(self) -> Self:
         if self.max_inflated_bytes < self.max_body_bytes:
             raise ValueError(
-                f"max_inflated_bytes ({self.max_inflated_bytes}) must not be below max_body_bytes ({self.max_body_bytes})"
+                f"max_inflated_bytes ({self.max_inflated_bytes}) must be at least max_body_bytes ({self.max_body_bytes})"
             )
         return self

@@ -1,7 +1,7 @@
 """The embedded store: ClickHouse inside this process (chdb), on a data directory that this process alone owns.
 
-Three facts about chdb shape this file. It is one engine per process; a child made by fork hangs in its first query, so the store
-refuses to be used there; its crash handlers keep a dead process sitting for minutes, so they are switched off.
+Three facts about chdb shape this file. It is one engine per process; a child made by fork hangs in its first query, so
+the store refuses to be used there; its crash handlers keep a dead process sitting for minutes, so they are switched off.
 """
 
 import os
@@ -134,7 +134,7 @@ class EmbeddedStore:
     def insert_segment(self, signal: Signal, path: Path, token: str) -> None:
         """See Store."""
         where = landing(signal)
-        # The schema is given as a file: given as text, the engine would write it into a folder below the working directory.
+        # The schema is given as a file: given as text, the engine would write it below the working directory.
         schema = {"format_schema": f"{where.proto_path}:{where.message}"}
         settings = {**SEGMENT_SETTINGS, **schema, **deduplication(token)}
         self.raw_insert(f"INSERT INTO {where.table}", settings, "Protobuf", _chunks(path), role="insert")
@@ -170,7 +170,7 @@ class EmbeddedStore:
         if os.getpid() != self._pid:
             raise StoreDead(
                 "the embedded database was opened before this process was forked, and cannot be used in the child: "
-                "use threads or the spawn start method (Celery: -P threads), or a ClickHouse server (TAILTRACE_CLICKHOUSE_URL)"
+                "use threads or the spawn start method (Celery: -P threads), or a server (TAILTRACE_CLICKHOUSE_URL)"
             )
         if self._closed:
             raise StoreDead("the embedded database is closed: open a new store")

@@ -38,8 +38,8 @@ def landing(signal: Signal) -> Landing:
         raise ConfigError(f"no table for the signal {signal!r}; stored are {', '.join(LANDINGS)}") from None
 
 
-# A body is one row and a segment one block, so a retry of the segment meets the very same blocks and tokens. Backfills may span
-# any number of days, hence no limit on partitions (the engine's default refuses more than 100).
+# A body is one row and a segment one block, so a retry of the segment meets the very same blocks and tokens. Backfills
+# may span any number of days, hence no limit on partitions (the engine's default refuses more than 100).
 SEGMENT_SETTINGS: Mapping[str, Any] = {
     "input_format_protobuf_oneof_presence": 1,
     "input_format_parallel_parsing": 0,

@@ -8,7 +8,7 @@ from tailtrace.errors import StoreLocked
 
 
 class DirectoryLock:
-    """Held from construction to `release`, or to the death of the process: the kernel frees it, so it is never stale."""
+    """Held until `release` or the death of the process: the kernel frees it, so it is never stale."""
 
     def __init__(self, directory: Path) -> None:
         """Take the lock of `directory`; StoreLocked at once, with path and pid, when another process has it."""

@@ -1,11 +1,10 @@
 """The schema as an ordered sequence of files, and how a database is brought up to it.
 
-A file is applied statement by statement and noted in `schema_version` when all of it is done. Statements can be repeated, so a
-migration that was cut short resumes by running its file again.
+A file is applied statement by statement and noted in `schema_version` when all of it is done. Statements can be
+repeated, so a migration that was cut short resumes by running its file again.
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,6 +81,4 @@ def migrate(
             {"version": migration.version, "name": migration.name},
         )
         applied.append(migration.version)
-        if progress is not None:
-            progress(migration)
     return applied

@@ -15,8 +15,9 @@ Settings = Mapping[str, Any] | None
 class Store(Protocol):
     """A ClickHouse database that holds the schema of this release.
 
-    Parameters are server-side ones, `{name:Type}` in the statement. A role keeps insert, jobs and readers from waiting for each
-    other. Every method raises StoreError, with the engine's message, when the statement fails, and StoreDead after close or fork.
+    Parameters are server-side ones, `{name:Type}` in the statement. A role keeps insert, jobs and readers from waiting
+    for each other. Every method raises StoreError, with the engine's message, when the statement fails, and StoreDead
+    after close or fork.
     """
 
     def query_arrow(
@@ -32,7 +33,7 @@ class Store(Protocol):
         ...
 
     def insert_arrow(self, table: str, data: pa.Table, *, token: str | None = None, role: Role = "jobs") -> None:
-        """Insert by column name. A token that was used before for this table inserts nothing, here and in dependent views."""
+        """Insert by column name. A token used before for this table inserts nothing, here and in dependent views."""
         ...
 
     def insert_segment(self, signal: Signal, path: Path, token: str) -> None:

@@ -1,0 +1,111 @@
+"""The journal: what was acknowledged and is not yet known to be stored.
+
+One sequence of append-only segments a signal, `journal/<signal>/<owner>-<sequence>.otlp`, each a run of length-delimited bodies just
+as they came. A segment is open, then sealed, then removed once the store has it. Its name is its deduplication token, so names are
+never used twice: every start takes a new owner uuid.
+"""
+
+import os
+import re
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tailtrace.ingest.framing import frame, spans_of_bodies
+from tailtrace.ingest.store.protocol import Signal
+
+SUFFIX = ".otlp"
+_NAME = re.compile(r"[0-9a-f]{32}-(\d{10})\.otlp\Z")
+
+
+@dataclass(slots=True)
+class Segment:
+    """One file of the journal. `items` is 0 where it was not counted (a segment of an earlier start)."""
+
+    signal: Signal
+    path: Path
+    bodies: int = 0
+    items: int = 0
+    bytes: int = 0
+
+    @property
+    def id(self) -> str:
+        return self.path.stem
+
+    def remove(self) -> None:
+        """Forget the segment: the store has it."""
+        self.path.unlink(missing_ok=True)
+
+
+class Journal:
+    """The segments of one signal. One thread appends and seals; any thread may remove a sealed segment."""
+
+    def __init__(self, directory: Path, signal: Signal) -> None:
+        """Open `directory`, which becomes the home of one signal's segments."""
+        self.signal: Signal = signal
+        self.directory = directory
+        self._owner = uuid.uuid4().hex
+        directory.mkdir(parents=True, exist_ok=True)
+        self._left_over = sorted((int(m[1]), p) for p in directory.iterdir() if (m := _NAME.match(p.name)))
+        self._next = self._left_over[-1][0] + 1 if self._left_over else 0
+        self._file = -1
+        self.active = Segment(signal, directory)
+
+    def recover(self) -> list[Segment]:
+        """Segments of earlier starts in the order they were written, each cut after its last whole body; empty ones removed."""
+        segments = []
+        for _, path in self._left_over:
+            count = end = 0
+            for _, end in spans_of_bodies(path):
+                count += 1
+            if count == 0:
+                path.unlink()
+                continue
+            if end < path.stat().st_size:
+                os.truncate(path, end)
+            segments.append(Segment(self.signal, path, bodies=count, bytes=end))
+        self._left_over = []
+        return segments
+
+    def append(self, bodies: Sequence[bytes], items: int) -> None:
+        """Write bodies to the open segment; when this returns they survive a crash and a power failure.
+
+        Raises OSError (disk full, I/O error) with none of them in the journal.
+        """
+        if self._file < 0:
+            self._open()
+        data = b"".join(part for body in bodies for part in (frame(body), body))
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(self._file, view) :]
+            os.fdatasync(self._file)
+        except OSError:
+            os.ftruncate(self._file, self.active.bytes)
+            raise
+        self.active.bodies += len(bodies)
+        self.active.items += items
+        self.active.bytes += len(data)
+
+    def seal(self) -> Segment | None:
+        """Close the open segment and hand it over; None when it holds nothing."""
+        segment = self.active
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+            self.active = Segment(self.signal, self.directory)
+            if segment.bodies == 0:
+                segment.remove()
+        return segment if segment.bodies else None
+
+    def _open(self) -> None:
+        path = self.directory / f"{self._owner}-{self._next:010d}{SUFFIX}"
+        self._next += 1
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self.active = Segment(self.signal, path)
+        folder = os.open(self.directory, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
