@@ -5,6 +5,7 @@ repeated, so a migration that was cut short resumes by running its file again.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
