@@ -1,0 +1,5 @@
+"""`python -m tailtrace`: the same as the `tailtrace` command."""
+
+from tailtrace.cli import main
+
+main()

@@ -1,0 +1,52 @@
+"""The commands of `tailtrace`, in the order in which a user meets them."""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated
+
+import typer
+
+from tailtrace.cli.commands import demo, doctor, explain, load, requests, schema, sql, up
+from tailtrace.version import VERSION
+
+app = typer.Typer(
+    help="Where an inference request waited, why, and what share of its time that was.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("demo")(demo.demo)
+app.command("up")(up.up)
+app.command("load")(load.load)
+app.command("requests")(requests.requests)
+app.command("explain")(explain.explain)
+app.command("doctor")(doctor.doctor)
+app.command("sql")(sql.sql)
+app.command("schema")(schema.schema)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tailtrace {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and stop.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line; gives its exit code. Errors of the product's own tree pass through."""
+    try:
+        result = app(arguments, prog_name="tailtrace", standalone_mode=True)
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    return result if isinstance(result, int) else 0

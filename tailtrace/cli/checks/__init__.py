@@ -1,0 +1,1 @@
+"""What `tailtrace doctor` looks at."""

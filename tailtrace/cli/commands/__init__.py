@@ -1,0 +1,1 @@
+"""One module a command: what the user may say, and what is printed."""

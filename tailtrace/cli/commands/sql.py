@@ -1,0 +1,47 @@
+"""`tailtrace sql`: a read-only statement against a running server."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from tailtrace.cli import options
+
+
+def sql(
+    statement: Annotated[str, typer.Argument(help="A SELECT statement; `-` reads it from stdin.")],
+    url: options.Url = options.DEFAULT_URL,
+    token: options.ClientToken = "",
+    as_json: options.AsJson = False,
+) -> None:
+    """Run a read-only SQL statement; prints tab-separated columns, names first."""
+    import json
+    import sys
+
+    from tailtrace.cli.client import ApiClient
+
+    if statement == "-":
+        statement = sys.stdin.read()
+    answer = ApiClient(url, token).post("sql", {"sql": statement})
+    if as_json:
+        typer.echo(json.dumps(answer))
+        return
+    for line in _tab_separated(answer):
+        typer.echo(line)
+
+
+def _tab_separated(answer: dict[str, Any]) -> list[str]:
+    names = [column["name"] if isinstance(column, dict) else str(column) for column in answer["columns"]]
+    rows = [[row[name] for name in names] if isinstance(row, dict) else row for row in answer["rows"]]
+    return ["\t".join(_cell(value) for value in row) for row in [names, *rows]]
+
+
+def _cell(value: Any) -> str:
+    import json
+
+    if value is None:
+        return "\\N"
+    if isinstance(value, str):
+        return value.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
+    return json.dumps(value)

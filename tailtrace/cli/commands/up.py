@@ -1,0 +1,39 @@
+"""`tailtrace up`: receiver, store, jobs, dashboard and API on this machine."""
+
+from __future__ import annotations
+
+import typer
+
+from tailtrace.cli import options
+
+
+def up(
+    data: options.Data = None,
+    host: options.Host = None,
+    port: options.Port = None,
+    otlp_http_port: options.OtlpHttpPort = None,
+    otlp_grpc_port: options.OtlpGrpcPort = None,
+    token: options.ServerToken = None,
+    insecure: options.Insecure = None,
+    config: options.Config = None,
+) -> None:
+    """Run the server: OTLP in, dashboard and API out.
+
+    Settings come from options, then TAILTRACE_* variables, then the TOML file. Ctrl-C stops within 5 seconds.
+    """
+    from tailtrace.cli.configuration import load_settings
+    from tailtrace.cli.processes.service import run_service
+
+    settings = load_settings(
+        {
+            "data": data,
+            "host": host,
+            "port": port,
+            "otlp_http_port": otlp_http_port,
+            "otlp_grpc_port": otlp_grpc_port,
+            "token": token,
+            "insecure": insecure,
+        },
+        config,
+    )
+    raise typer.Exit(run_service(settings, say=typer.echo))

@@ -1,0 +1,226 @@
+"""The owner of the data directory: store, pipeline, doors, pages and jobs in one process, each in threads of its own.
+
+Started by the supervisor as `python -m tailtrace.cli.processes.owner` with file descriptors for its status and its
+listening sockets, and its settings as JSON on stdin.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tailtrace.cli import exit_code
+from tailtrace.cli.processes.lifeline import die_with_parent
+from tailtrace.cli.processes.supervisor import BEAT_S, STOP_S
+from tailtrace.errors import ConfigError, SchemaTooNew, StoreLocked
+
+if TYPE_CHECKING:
+    from tailtrace.ingest.settings import ServerSettings
+
+log = logging.getLogger("tailtrace")
+
+_LOOP_HUNG_S = 15.0
+"""A loop that has not answered for this long counts as hung: no beat is sent any more."""
+
+
+class Status:
+    """The pipe to the supervisor. A broken one means that the supervisor is gone."""
+
+    def __init__(self, fd: int, broken: Callable[[], None]) -> None:
+        self._fd = fd
+        self._broken = broken
+        self._lock = threading.Lock()
+
+    def send(self, event: str, **fields: Any) -> None:
+        line = json.dumps({"event": event, **fields}) + "\n"
+        with self._lock:
+            try:
+                os.write(self._fd, line.encode())
+            except OSError:
+                self._broken()
+
+
+def main() -> None:
+    """Entry point of the child process."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--parent", type=int, required=True)
+    parser.add_argument("--status", type=int, required=True)
+    parser.add_argument("--ui", type=int, default=-1)
+    parser.add_argument("--otlp", type=int, default=-1)
+    arguments = parser.parse_args()
+
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda number, frame: stop.set())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    die_with_parent(arguments.parent)
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", stream=sys.stderr
+    )
+    for chatty in ("uvicorn", "celery", "kombu", "httpx", "numba", "clickhouse_connect"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+
+    status = Status(arguments.status, broken=stop.set)
+    sockets = {name: _adopt(fd) for name, fd in (("ui", arguments.ui), ("otlp", arguments.otlp)) if fd >= 0}
+    try:
+        from tailtrace.ingest.settings import ServerSettings
+
+        settings = ServerSettings.model_validate_json(sys.stdin.read())
+        owner = OwnerProcess(settings, sockets, status)
+        owner.start()
+    except (ConfigError, StoreLocked, SchemaTooNew) as error:
+        status.send("failed", code=exit_code(error), message=str(error))
+        _leave(exit_code(error))
+    except Exception:
+        log.exception("the start failed")
+        _leave(1)
+    status.send("ready")
+    beat = threading.Thread(target=owner.beat, name="tailtrace-beat", args=(stop,), daemon=True)
+    beat.start()
+    owner.warm_up()
+    stop.wait()
+    # Whatever hangs, the process is gone in time: all that was acknowledged is in the journal.
+    guard = threading.Timer(STOP_S - 0.5, lambda: _leave(0))
+    guard.daemon = True
+    guard.start()
+    owner.stop()
+    _leave(0)
+
+
+def _adopt(fd: int) -> socket.socket:
+    sock = socket.socket(fileno=fd)
+    sock.set_inheritable(False)
+    return sock
+
+
+def _leave(code: int) -> None:
+    """End without the interpreter's own tear-down, which threads of the engine and of gRPC do not survive."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+class OwnerProcess:
+    """Everything the owner holds, started and stopped in order."""
+
+    def __init__(self, settings: ServerSettings, sockets: dict[str, socket.socket], status: Status) -> None:
+        self._settings = settings
+        self._sockets = sockets
+        self._status = status
+        self._started = time.time()
+        self._undo = contextlib.ExitStack()
+        self._loops: list[Any] = []
+
+    def start(self) -> None:
+        """Store first, then what it still owes to its journal, then doors, jobs and pages."""
+        from tailtrace.cli.processes.loops import LoopThread
+        from tailtrace.ingest.pipeline import Pipeline
+        from tailtrace.ingest.receiver import Counters
+        from tailtrace.ingest.store import open_store
+
+        settings = self._settings
+        settings.data.mkdir(parents=True, exist_ok=True)
+        self._store = open_store(settings)
+        self._undo.callback(self._store.close)
+        self._pipeline = Pipeline(self._store, settings.data / "journal", settings)
+        self._pipeline.start()
+        self._undo.callback(self._pipeline.stop, 2.0)
+        self._counters = Counters()
+        if settings.jobs:
+            self._start_jobs()
+        if "otlp" in self._sockets or settings.otlp_grpc_port:
+            self._start_loop(LoopThread("doors", self._serve_doors))
+        if "ui" in self._sockets:
+            self._start_loop(LoopThread("pages", self._serve_pages))
+
+    def stop(self) -> None:
+        """Last started, first stopped; what goes wrong is logged and does not keep the rest from stopping."""
+        try:
+            self._undo.close()
+        except Exception:
+            log.exception("the stop was not clean; the journal holds what the store does not")
+
+    def beat(self, stop: threading.Event) -> None:
+        """Tell the supervisor every two seconds that all loops answer."""
+        while not stop.wait(BEAT_S):
+            if max((loop.ask_for_life() for loop in self._loops), default=0.0) < _LOOP_HUNG_S:
+                self._status.send("beat")
+
+    def warm_up(self) -> None:
+        """Compile what the jobs need, off the way to the first answer."""
+
+        def compile_now() -> None:
+            try:
+                from tailtrace.analytics import warm_up
+            except ImportError:
+                return
+            warm_up()
+
+        threading.Thread(target=compile_now, name="tailtrace-warm-up", daemon=True).start()
+
+    def health(self) -> dict[str, Any]:
+        """What /healthz, /readyz and the Health page tell."""
+        from tailtrace.version import VERSION
+
+        return {
+            "version": VERSION,
+            "pid": os.getpid(),
+            "uptime_s": round(time.time() - self._started, 1),
+            "pipeline": self._pipeline.counters(),
+            "receiver": self._counters.snapshot(),
+        }
+
+    def _start_loop(self, loop: Any) -> None:
+        loop.start()
+        self._loops.append(loop)
+        self._undo.callback(loop.stop, 1.5)
+
+    def _start_jobs(self) -> None:
+        from tailtrace.cli.processes.worker import start_jobs
+
+        jobs = start_jobs(self._store, self._settings, self._pipeline.counters)
+        self._undo.callback(jobs)
+
+    async def _serve_doors(self, stop: Any, listening: Callable[[], None]) -> None:
+        from tailtrace.cli.processes.loops import serve_asgi
+        from tailtrace.ingest.receiver import create_app, create_grpc_server
+
+        grpc = None
+        if self._settings.otlp_grpc_port:
+            grpc = create_grpc_server(self._pipeline, self._settings, self._counters)
+            host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host
+            grpc.add_insecure_port(f"{host}:{self._settings.otlp_grpc_port}")
+            await grpc.start()
+        try:
+            if "otlp" in self._sockets:
+                app = create_app(self._pipeline, self._settings, self._counters)
+                await serve_asgi(
+                    app, self._sockets["otlp"], stop, listening, http="httptools", ws="none", lifespan="auto"
+                )
+            else:
+                listening()
+                await stop.wait()
+        finally:
+            if grpc is not None:
+                await grpc.stop(grace=0.5)
+
+    async def _serve_pages(self, stop: Any, listening: Callable[[], None]) -> None:
+        from tailtrace.cli.processes.loops import serve_asgi
+        from tailtrace.dashboard import create_app
+
+        app = create_app(self._store, self._settings, self.health)
+        await serve_asgi(app, self._sockets["ui"], stop, listening)
+
+
+if __name__ == "__main__":
+    main()
