@@ -19,6 +19,7 @@ from product import Product, running
 
 SPANS_PER_TRACE = 10
 SMALL_SEGMENT = 25_000
+BULK = 250_000
 
 # {first}..{first}+{count}: span numbers; ten consecutive ones are a trace. {from_ns}, {to_ns}: when traces start.
 FILL = """
@@ -58,7 +59,7 @@ def fill(data: Path, spans: int, seed: int, sample: list[int], ids: multiprocess
     end_ns = time.time_ns() - 10**9
     small = 40 * SMALL_SEGMENT if spans > 80 * SMALL_SEGMENT else 0
     bulk = spans - small
-    pieces = [(first, min(1_000_000, bulk - first), 1440 * minute_ns, minute_ns) for first in range(0, bulk, 1_000_000)]
+    pieces = [(first, min(BULK, bulk - first), 1440 * minute_ns, minute_ns) for first in range(0, bulk, BULK)]
     pieces += [(first, SMALL_SEGMENT, minute_ns, 0) for first in range(bulk, spans, SMALL_SEGMENT)]
     for first, count, oldest_ns, newest_ns in pieces:
         window = {"from_ns": end_ns - oldest_ns, "to_ns": end_ns - newest_ns}
