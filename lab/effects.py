@@ -1,0 +1,62 @@
+"""What a cause does to the lab: each is a few knobs of its parts, turned while the fault lasts.
+
+A new cause is a new line here, and a new knob where a part reads it. `full` is the knob's value at strength 1; strength 0
+leaves everything as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Knob = Literal[
+    "arrivals", "input_tokens", "output_tokens", "giant_share", "long_share", "mix_share", "cache_hits",
+    "auth_ms", "limiter_ms", "external_ms", "slow_readers", "link_ms", "route_skew",
+    "tokenize_time", "tokenizer_threads", "submit_ms", "batch_delay_ms",
+    "kv_blocks", "kv_reserve", "chunk_tokens", "step_time", "decode_time", "prefill_time", "launch_ms", "restart_s",
+]  # fmt: skip
+
+# Knobs that scale (1 = untouched); every other one adds (0 = untouched).
+SCALING: Final[frozenset[str]] = frozenset({
+    "arrivals", "input_tokens", "output_tokens", "cache_hits", "tokenize_time", "tokenizer_threads",
+    "kv_blocks", "chunk_tokens", "step_time", "decode_time", "prefill_time",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """`stage` is where the added time must show; `gateway` whether that stage is the gateway's."""
+
+    stage: str
+    knobs: Mapping[Knob, float]
+    gateway: bool = False
+    kind: str = "llm"
+
+
+EFFECTS: Final[dict[str, Effect]] = {
+    "client_link": Effect("stream_out", {"link_ms": 180.0}, gateway=True),
+    "slow_reader": Effect("stream_out", {"slow_readers": 0.5}, gateway=True),
+    "auth_dependency": Effect("auth", {"auth_ms": 250.0}, gateway=True),
+    "limiter": Effect("rate_limit", {"limiter_ms": 300.0}, gateway=True),
+    "external_dependency": Effect("external", {"external_ms": 600.0}, gateway=True),
+    "loop_blocked": Effect("engine_submit", {"submit_ms": 120.0}),
+    "tokenizer_thread": Effect("tokenize", {"tokenize_time": 20.0, "tokenizer_threads": 0.01}),
+    "capacity": Effect("queue", {"arrivals": 5.0}),
+    "kv_full": Effect("queue", {"kv_blocks": 0.2, "kv_reserve": 1.0}),
+    "preemption": Effect("preempted", {"kv_blocks": 0.2}),
+    "batch_forming": Effect("batch_wait", {"batch_delay_ms": 120.0}, kind="oneshot"),
+    "head_of_line": Effect("queue", {"giant_share": 0.06}),
+    "uneven_replicas": Effect("queue", {"route_skew": 1.0}),
+    "cold_start": Effect("engine_init", {"restart_s": 180.0}),
+    "prefill_compute": Effect("prefill", {"prefill_time": 2.5}),
+    "decode_memory": Effect("decode", {"decode_time": 1.8}),
+    "prefill_interference": Effect("decode", {"long_share": 0.25, "chunk_tokens": 4.0}),
+    "launch_bound": Effect("decode", {"launch_ms": 25.0}),
+    "throttled": Effect("decode", {"step_time": 1.7}),
+    "straggler_rank": Effect("decode", {"step_time": 1.5}),
+    "longer_output": Effect("decode", {"output_tokens": 2.5}),
+    "longer_input": Effect("prefill", {"input_tokens": 3.0}),
+    "cache_miss": Effect("prefill", {"cache_hits": 0.0}),
+    "traffic_changed": Effect("prefill", {"mix_share": 0.6}),
+}

@@ -1,0 +1,74 @@
+"""Engine steps as an operator would keep them: a sample, each standing for the steps since the one before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tailtrace.instrumentation.otlp import INTERNAL, encode_attributes, encode_span_fields, span_head
+from tailtrace.lab.clock import SECOND
+from tailtrace.lab.engine import Stretch
+from tailtrace.lab.processes import Processes
+
+MINUTE_NS = 60 * SECOND
+RECENT_NS = 3600 * SECOND
+RECENT_EVERY_NS = SECOND // 2
+EARLIER_EVERY_NS = 20 * SECOND
+
+
+class StepSampler:
+    """Keeps every step with a prefill or a preemption of the last hour, and otherwise one in half a second of it, one in 20 s
+    before. `tailtrace.sample_weight` says how many steps each stands for, so sums over them are sums over all."""
+
+    def __init__(self, start_unix_ns: int, length_ns: int, ids: Callable[[int], bytes]) -> None:
+        self._start, self._recent_ns, self._ids = start_unix_ns, length_ns - RECENT_NS, ids
+        self._kept: dict[tuple[str, int], list[tuple[Stretch, int]]] = {}
+        self._last_ns: dict[tuple[str, int], int] = {}
+        self._since: dict[tuple[str, int], int] = {}
+        self._traces: dict[tuple[str, int], tuple[int, bytes]] = {}
+
+    def record(self, service: str, replica: int, stretch: Stretch) -> None:
+        key = (service, replica)
+        recent = stretch.start_ns >= self._recent_ns
+        weight = self._since.get(key, 0) + stretch.steps
+        every = RECENT_EVERY_NS if recent else EARLIER_EVERY_NS
+        batch = stretch.batch
+        if stretch.start_ns - self._last_ns.get(key, -every) >= every or (recent and (batch.prefill or batch.preempted)):
+            self._kept.setdefault(key, []).append((stretch, weight))
+            self._last_ns[key] = stretch.start_ns
+            weight = 0
+        self._since[key] = weight
+
+    def take(self, processes: Processes) -> Iterator[tuple[tuple[str, int], list[bytes]]]:
+        """((service, replica), encoded spans) of what was kept since the last call."""
+        for key, kept in self._kept.items():
+            yield key, [self._span(key, stretch, weight, processes) for stretch, weight in kept]
+        self._kept.clear()
+
+    def _span(self, key: tuple[str, int], stretch: Stretch, weight: int, processes: Processes) -> bytes:
+        batch = stretch.batch
+        attributes: dict[str, Any] = {
+            "tailtrace.engine_id": processes.engine(*key, stretch.start_ns)["tailtrace.engine_id"],
+            "tailtrace.running": stretch.running,
+            "tailtrace.waiting": stretch.waiting,
+            "tailtrace.waiting_capacity": stretch.waiting_capacity,
+            "tailtrace.waiting_deferred": 0,
+            "tailtrace.prefill_tokens": batch.prefill_tokens,
+            "tailtrace.decode_tokens": len(batch.decodes),
+            "tailtrace.kv_usage": round(stretch.kv_usage, 4),
+            "tailtrace.gpu_ns": int(stretch.step_ns * 0.96),
+            "tailtrace.sample_weight": weight,
+        }
+        if batch.prefill:
+            attributes["tailtrace.prefill"] = ",".join(
+                [f"chatcmpl-{s.request.number}:{tokens}" for s, tokens in batch.prefill]
+            )
+        if batch.preempted:
+            attributes["tailtrace.preempted"] = ",".join([f"chatcmpl-{s.request.number}" for s in batch.preempted])
+        start = self._start + stretch.start_ns
+        minute, trace = self._traces.get(key, (-1, b""))
+        if minute != start // MINUTE_NS:
+            trace = self._ids(16)
+            self._traces[key] = (start // MINUTE_NS, trace)
+        rest = span_head("step", INTERNAL) + encode_attributes(attributes)
+        return encode_span_fields(trace, self._ids(8), b"", start, start + stretch.step_ns, rest)
