@@ -1,0 +1,165 @@
+"""Which fields of OTLP the store reads, as tables that the scan walks.
+
+A field that is not here is skipped by the store's reader, whatever its type, and so it is by the scan. One that is here must have
+its wire type, because the store would refuse the whole segment for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tailtrace.ingest.receiver.checks.wire import FIXED64, LENGTH, VARINT
+
+FIELDS: Final = 16
+"""Field numbers of OTLP that are stored are all below this."""
+
+
+class Rule(IntEnum):
+    """What the scan looks at in a field."""
+
+    NONE = 0
+    TRACE_ID = 1
+    SPAN_ID = 2
+    PARENT_ID = 3
+    START = 4
+    END = 5
+    NAME = 6
+    KEY = 7
+    TEXT = 8
+    ENUM = 9
+    ATTRIBUTE = 10
+    EVENT = 11
+    LINK = 12
+    NESTED = 13
+    ARRAY = 14
+    UNSUPPORTED = 15
+
+
+class Kind(IntEnum):
+    """What the scan does when a message ends."""
+
+    PLAIN = 0
+    SPAN = 1
+    LINK = 2
+    POINT = 3
+    VALUE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Tables indexed [message, field number]: wire type (-1 = not stored), message of its own (-1 = none), rule; [message]: kind."""
+
+    wire: npt.NDArray[np.int64]
+    child: npt.NDArray[np.int64]
+    rule: npt.NDArray[np.int64]
+    kind: npt.NDArray[np.int64]
+
+
+_Field = tuple[int, str | None, Rule]  # wire type, name of the message it holds, rule
+_Messages = dict[str, tuple[Kind, dict[int, _Field]]]
+
+_TEXT: _Field = (LENGTH, None, Rule.TEXT)
+_NAME: _Field = (LENGTH, None, Rule.NAME)
+_TIME: _Field = (FIXED64, None, Rule.NONE)
+_BOOL: _Field = (VARINT, None, Rule.NONE)
+_ENUM: _Field = (VARINT, None, Rule.ENUM)
+_ATTRIBUTE: _Field = (LENGTH, "KeyValue", Rule.ATTRIBUTE)
+_NESTED: _Field = (LENGTH, None, Rule.NESTED)
+
+
+def _message(name: str, rule: Rule = Rule.NONE) -> _Field:
+    return LENGTH, name, rule
+
+
+_SCALARS: dict[int, _Field] = {1: _TEXT, 2: _BOOL, 3: (VARINT, None, Rule.NONE), 4: (FIXED64, None, Rule.NONE)}
+
+_COMMON: _Messages = {
+    "Resource": (Kind.PLAIN, {1: _ATTRIBUTE}),
+    "Scope": (Kind.PLAIN, {1: _NAME, 2: _NAME, 3: _ATTRIBUTE}),
+    "KeyValue": (Kind.PLAIN, {1: (LENGTH, None, Rule.KEY), 2: _message("AnyValue")}),
+    "AnyValue": (Kind.VALUE, {**_SCALARS, 5: _message("ArrayValue", Rule.ARRAY), 6: _NESTED, 7: _NESTED}),
+    "ArrayValue": (Kind.PLAIN, {1: _message("Element")}),
+    "Element": (Kind.PLAIN, {**_SCALARS, 5: _NESTED, 6: _NESTED, 7: _NESTED}),
+}
+
+_TRACES: _Messages = {
+    "Request": (Kind.PLAIN, {1: _message("ResourceSpans")}),
+    "ResourceSpans": (Kind.PLAIN, {1: _message("Resource"), 2: _message("ScopeSpans")}),
+    "ScopeSpans": (Kind.PLAIN, {1: _message("Scope"), 2: _message("Span")}),
+    "Span": (
+        Kind.SPAN,
+        {
+            1: (LENGTH, None, Rule.TRACE_ID),
+            2: (LENGTH, None, Rule.SPAN_ID),
+            3: _TEXT,
+            4: (LENGTH, None, Rule.PARENT_ID),
+            5: _NAME,
+            6: _ENUM,
+            7: (FIXED64, None, Rule.START),
+            8: (FIXED64, None, Rule.END),
+            9: _ATTRIBUTE,
+            11: _message("Event", Rule.EVENT),
+            13: _message("Link", Rule.LINK),
+            15: _message("Status"),
+        },
+    ),
+    "Event": (Kind.PLAIN, {1: _TIME, 2: _NAME, 3: _ATTRIBUTE}),
+    "Link": (Kind.LINK, {1: (LENGTH, None, Rule.TRACE_ID), 2: (LENGTH, None, Rule.SPAN_ID), 3: _TEXT, 4: _ATTRIBUTE}),
+    "Status": (Kind.PLAIN, {2: _TEXT, 3: _ENUM}),
+    **_COMMON,
+}
+
+_UNSUPPORTED: _Field = (LENGTH, None, Rule.UNSUPPORTED)
+
+_METRICS: _Messages = {
+    "Request": (Kind.PLAIN, {1: _message("ResourceMetrics")}),
+    "ResourceMetrics": (Kind.PLAIN, {1: _message("Resource"), 2: _message("ScopeMetrics")}),
+    "ScopeMetrics": (Kind.PLAIN, {1: _message("Scope"), 2: _message("Metric")}),
+    "Metric": (
+        Kind.PLAIN,
+        {
+            1: _NAME,
+            2: _TEXT,
+            3: _NAME,
+            5: _message("Gauge"),
+            7: _message("Sum"),
+            9: _message("NotStored"),
+            10: _message("NotStored"),
+            11: _message("NotStored"),
+        },
+    ),
+    "Gauge": (Kind.PLAIN, {1: _message("Number")}),
+    "Sum": (Kind.PLAIN, {1: _message("Number"), 2: _ENUM, 3: _BOOL}),
+    # Histograms, exponential histograms and summaries: each point is refused, with the reason.
+    "NotStored": (Kind.PLAIN, {1: _UNSUPPORTED}),
+    "Number": (
+        Kind.POINT,
+        {2: _TIME, 3: (FIXED64, None, Rule.START), 4: _TIME, 6: _TIME, 7: _ATTRIBUTE, 8: (VARINT, None, Rule.ENUM)},
+    ),
+    **_COMMON,
+}
+
+
+def _tables(messages: _Messages) -> Layout:
+    index = {name: position for position, name in enumerate(messages)}
+    shape = (len(messages), FIELDS)
+    wire = np.full(shape, -1, np.int64)
+    child = np.full(shape, -1, np.int64)
+    rule = np.zeros(shape, np.int64)
+    kind = np.zeros(len(messages), np.int64)
+    for name, (message_kind, fields) in messages.items():
+        kind[index[name]] = message_kind
+        for number, (wire_type, holds, field_rule) in fields.items():
+            wire[index[name], number] = wire_type
+            child[index[name], number] = -1 if holds is None else index[holds]
+            rule[index[name], number] = field_rule
+    return Layout(wire, child, rule, kind)
+
+
+LAYOUTS: Final[dict[Any, Layout]] = {"traces": _tables(_TRACES), "metrics": _tables(_METRICS)}
+"""By signal. Message 0 is the export request."""

@@ -1,0 +1,70 @@
+"""Decompression that stops at a limit, whatever the body claims about itself."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import zlib
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from tailtrace.errors import Rejected, TooLarge
+
+if sys.version_info >= (3, 14):
+    from compression.zstd import ZstdDecompressor, ZstdError
+else:
+    from backports.zstd import ZstdDecompressor, ZstdError
+
+_STEP: Final = 1024 * 1024
+_LARGE: Final = 4 * _STEP
+# Bodies that grow large are inflated one at a time, so that many bombs at once cost the memory of one.
+_large_slot = threading.Lock()
+
+
+class _Decompressor(Protocol):
+    def decompress(self, data: bytes, max_length: int) -> bytes: ...
+
+
+def _gzip() -> _Decompressor:
+    return zlib.decompressobj(wbits=31)
+
+
+def _rest(member: _Decompressor) -> bytes:
+    """Input that the last step left for the next one; zstd keeps its own."""
+    return getattr(member, "unconsumed_tail", b"")
+
+
+_MAKERS: Final[dict[str, Callable[[], _Decompressor]]] = {"gzip": _gzip, "zstd": ZstdDecompressor}
+ENCODINGS: Final = ("identity", *_MAKERS)
+"""Values of Content-Encoding that are understood."""
+
+
+def inflate(body: bytes, encoding: str, limit: int) -> bytes:
+    """The decompressed body, of one or several members. Raises TooLarge past `limit` bytes, Rejected if it is damaged."""
+    parts: list[bytes] = []
+    size = 0
+    held = False
+    try:
+        while body:
+            member = _MAKERS[encoding]()
+            data = body
+            while True:
+                part = member.decompress(data, _STEP)
+                size += len(part)
+                if size > limit:
+                    raise TooLarge(f"the body is larger than {limit} bytes when decompressed; send smaller batches")
+                parts.append(part)
+                if size > _LARGE and not held:
+                    held = _large_slot.acquire()
+                if member.eof:  # type: ignore[attr-defined]
+                    break
+                data = _rest(member)
+                if not part and not data:
+                    raise Rejected(f"the {encoding} body ends too early")
+            body = member.unused_data  # type: ignore[attr-defined]
+    except (zlib.error, ZstdError) as error:
+        raise Rejected(f"the body is not {encoding}, which its Content-Encoding says it is: {error}") from error
+    finally:
+        if held:
+            _large_slot.release()
+    return parts[0] if len(parts) == 1 else b"".join(parts)
