@@ -33,6 +33,7 @@ CREATE TABLE otel_traces (
   Links Nested(TraceId String, SpanId String, TraceState String, Attributes Map(LowCardinality(String), String)) CODEC(ZSTD(1)),
   ReceivedAt DateTime64(3, 'UTC') DEFAULT now64(3) CODEC(Delta, ZSTD(1)),
   Stage LowCardinality(String) MATERIALIZED SpanAttributes['tailtrace.stage'],
+  ClockFault Bool DEFAULT Duration > 9223372036854775807 COMMENT 'the span ended before it began; a negative duration wrapped by its writer counts too',
   INDEX idx_trace_id TraceId TYPE bloom_filter(0.001) GRANULARITY 1,
   INDEX idx_res_attr_key mapKeys(ResourceAttributes) TYPE bloom_filter(0.01) GRANULARITY 1,
   INDEX idx_res_attr_value mapValues(ResourceAttributes) TYPE bloom_filter(0.01) GRANULARITY 1,
@@ -47,7 +48,7 @@ SETTINGS non_replicated_deduplication_window = 100000;
 
 CREATE MATERIALIZED VIEW otlp_traces_mv TO otel_traces AS
 SELECT
-  fromUnixTimestamp64Nano(toInt64(s.start_time_unix_nano), 'UTC') AS Timestamp,
+  fromUnixTimestamp64Nano(toInt64(least(s.start_time_unix_nano, 9223372036854775807)), 'UTC') AS Timestamp,
   lower(hex(s.trace_id)) AS TraceId,
   lower(hex(s.span_id)) AS SpanId,
   lower(hex(s.parent_span_id)) AS ParentSpanId,
@@ -57,10 +58,11 @@ SELECT
   ResourceAttributes['service.name'] AS ServiceName,
   ResourceAttributes, ScopeName, ScopeVersion,
   CAST(arrayMap(a -> (toValidUTF8(a.key), multiIf(a.value.value = 'string_value', toValidUTF8(a.value.string_value), a.value.value = 'int_value', toString(a.value.int_value), a.value.value = 'bool_value', if(a.value.bool_value, 'true', 'false'), a.value.value = 'double_value', toString(a.value.double_value), a.value.value = 'array_value', concat('[', arrayStringConcat(arrayMap(e -> multiIf(e.value = 'string_value', toJSONString(toValidUTF8(e.string_value)), e.value = 'int_value', toString(e.int_value), e.value = 'bool_value', if(e.bool_value, 'true', 'false'), e.value = 'double_value', toString(e.double_value), 'null'), a.value.array_value.values), ','), ']'), '')), s.attributes), 'Map(LowCardinality(String), String)') AS SpanAttributes,
-  if(s.end_time_unix_nano > s.start_time_unix_nano, s.end_time_unix_nano - s.start_time_unix_nano, 0) AS Duration,
+  if(s.end_time_unix_nano > s.start_time_unix_nano, least(s.end_time_unix_nano, 9223372036854775807) - least(s.start_time_unix_nano, 9223372036854775807), 0) AS Duration,
+  s.end_time_unix_nano < s.start_time_unix_nano AS ClockFault,
   transform(s.status.code, [1, 2], ['Ok', 'Error'], 'Unset') AS StatusCode,
   toValidUTF8(s.status.message) AS StatusMessage,
-  arrayMap(e -> fromUnixTimestamp64Nano(toInt64(e.time_unix_nano), 'UTC'), s.events) AS `Events.Timestamp`,
+  arrayMap(e -> fromUnixTimestamp64Nano(toInt64(least(e.time_unix_nano, 9223372036854775807)), 'UTC'), s.events) AS `Events.Timestamp`,
   arrayMap(e -> toValidUTF8(e.name), s.events) AS `Events.Name`,
   arrayMap(e -> CAST(arrayMap(a -> (toValidUTF8(a.key), multiIf(a.value.value = 'string_value', toValidUTF8(a.value.string_value), a.value.value = 'int_value', toString(a.value.int_value), a.value.value = 'bool_value', if(a.value.bool_value, 'true', 'false'), a.value.value = 'double_value', toString(a.value.double_value), a.value.value = 'array_value', concat('[', arrayStringConcat(arrayMap(e -> multiIf(e.value = 'string_value', toJSONString(toValidUTF8(e.string_value)), e.value = 'int_value', toString(e.int_value), e.value = 'bool_value', if(e.bool_value, 'true', 'false'), e.value = 'double_value', toString(e.double_value), 'null'), a.value.array_value.values), ','), ']'), '')), e.attributes), 'Map(LowCardinality(String), String)'), s.events) AS `Events.Attributes`,
   arrayMap(l -> lower(hex(l.trace_id)), s.links) AS `Links.TraceId`,
@@ -75,6 +77,7 @@ FROM (
 WHERE ScopeName != 'tailtrace.steps';
 
 -- Time bounds of a trace. Several rows per trace until merged; End is the true end (start + duration), unlike the exporter's.
+-- No duration makes it fail: a wrapped one counts as none, and the sum stops at the last time that the type can hold.
 CREATE TABLE otel_traces_trace_id_ts (
   TraceId String CODEC(ZSTD(1)),
   Start SimpleAggregateFunction(min, DateTime64(9, 'UTC')) CODEC(Delta, ZSTD(1)),
@@ -86,5 +89,7 @@ ORDER BY TraceId
 SETTINGS non_replicated_deduplication_window = 100000;
 
 CREATE MATERIALIZED VIEW otel_traces_trace_id_ts_mv TO otel_traces_trace_id_ts AS
-SELECT TraceId, min(Timestamp) AS Start, max(addNanoseconds(Timestamp, least(Duration, 86400000000000))) AS End
+SELECT TraceId, min(Timestamp) AS Start,
+  max(fromUnixTimestamp64Nano(toUnixTimestamp64Nano(Timestamp) + toInt64(if(Duration > 9223372036854775807, 0,
+    least(Duration, toUInt64(9223372036854775807 - greatest(toUnixTimestamp64Nano(Timestamp), 0))))), 'UTC')) AS End
 FROM otel_traces WHERE TraceId != '' GROUP BY TraceId;

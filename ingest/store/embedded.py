@@ -4,6 +4,7 @@ Three facts about chdb shape this file. It is one engine per process; a child ma
 the store refuses to be used there; its crash handlers keep a dead process sitting for minutes, so they are switched off.
 """
 
+import atexit
 import os
 import queue
 import threading
@@ -21,7 +22,7 @@ from tailtrace.ingest.store.lock import DirectoryLock
 from tailtrace.ingest.store.parameters import bind
 from tailtrace.ingest.store.protocol import Parameters, Role, Settings, Signal
 from tailtrace.ingest.store.rows import to_rows
-from tailtrace.ingest.store.statements import identifier, literal, query_id_comment, settings_clause
+from tailtrace.ingest.store.statements import identifier, literal, query_id_comment, reason, settings_clause
 
 if hasattr(chdb._chdb, "set_signal_handlers_enabled"):
     chdb._chdb.set_signal_handlers_enabled(False)
@@ -69,6 +70,8 @@ class EmbeddedStore:
         self._pid = os.getpid()
         self._closed = False
         self._lock = DirectoryLock(path)
+        # Left open, the engine crashes while the interpreter is torn down.
+        atexit.register(self.close)
         self._dsn = f"{path / 'db'}?" + "&".join(f"{k}={v}" for k, v in _engine_options(memory_bytes).items())
         self._control_lock = threading.Lock()
         self._connections: list[Any] = []
@@ -84,7 +87,7 @@ class EmbeddedStore:
                     pool.put(connection)
         except RuntimeError as error:
             self.close()
-            raise StoreError(f"the embedded database in {path} does not open: {_reason(error)}") from error
+            raise StoreError(f"the embedded database in {path} does not open: {reason(error)}") from error
 
     def query_arrow(
         self, sql: str, parameters: Parameters = None, *, role: Role = "ui", settings: Settings = None
@@ -119,7 +122,7 @@ class EmbeddedStore:
                 finally:
                     inserter.close()
             except RuntimeError as error:
-                raise StoreError(_reason(error)) from error
+                raise StoreError(reason(error)) from None
 
     def insert_arrow(self, table: str, data: pa.Table, *, token: str | None = None, role: Role = "jobs") -> None:
         """See Store."""
@@ -155,6 +158,7 @@ class EmbeddedStore:
         if self._closed or os.getpid() != self._pid:
             return
         self._closed = True
+        atexit.unregister(self.close)
         for connection in self._connections:
             connection.close()
         self._lock.release()
@@ -191,7 +195,7 @@ class EmbeddedStore:
             try:
                 return connection.query(statement + settings_clause(settings or {}), output_format, params=values)
             except RuntimeError as error:
-                raise StoreError(_reason(error)) from error
+                raise StoreError(reason(error)) from None
 
 
 def _engine_options(memory_bytes: int) -> dict[str, int | str]:
@@ -216,9 +220,3 @@ def _chunks(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):
             yield chunk
-
-
-def _reason(error: BaseException) -> str:
-    """The engine's own words, from its error code on."""
-    text = str(error)
-    return text[max(text.find("Code: "), 0) :].strip() or "no reason given"

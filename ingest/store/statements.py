@@ -7,6 +7,7 @@ from typing import Any
 from tailtrace.errors import ConfigError
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_IN_SCOPE = re.compile(r": In scope .*(?=\. \([A-Z_0-9]+\))", re.DOTALL)
 _QUERY_ID = re.compile(r"[A-Za-z0-9-]{1,64}\Z")
 
 
@@ -37,3 +38,9 @@ def query_id_comment(query_id: str) -> str:
     if not _QUERY_ID.match(query_id):
         raise ConfigError(f"expected a query id of letters, digits and dashes, got {query_id!r}")
     return f"/* id:{query_id} */"
+
+
+def reason(error: BaseException) -> str:
+    """The engine's own words, from its error code on, without the statement that it repeats."""
+    text = str(error)
+    return _IN_SCOPE.sub("", text[max(text.find("Code: "), 0) :].strip()) or "no reason given"
