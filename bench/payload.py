@@ -1,4 +1,4 @@
-"""The spans that every load generator sends: traces of ten spans through a gateway and an engine, about 240 bytes a span.
+"""The spans that every load generator sends: traces of ten spans through a gateway and an engine, 240 bytes a span.
 
 A body is encoded once, as a template; each new one is the template with fresh ids, request ids and times patched in
 place, so that one process makes millions of spans a second and the generator is never what is measured.

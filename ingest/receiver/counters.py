@@ -6,7 +6,10 @@ import threading
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
+
+_NONE: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -22,8 +25,9 @@ class _Signal:
 class Counters:
     """Per signal, since the start: items (spans, data points) and refused requests. Thread-safe.
 
-    received = accepted + deferred + rejected, at every moment: accepted ones are on disk, deferred ones were answered with "later"
-    and are sent again by their sender. Refused requests could not be read, so their items are unknown.
+    received = accepted + deferred + rejected, at every moment: accepted ones are on disk, deferred ones were answered
+    with "later" and are sent again by their sender. Refused requests could not be read, so their items are unknown, or
+    are deferred ones.
     """
 
     def __init__(self) -> None:
@@ -31,7 +35,13 @@ class Counters:
         self._signals = {name: _Signal() for name in ("traces", "metrics", "logs")}
 
     def answered(
-        self, signal: str, *, accepted: int = 0, deferred: int = 0, rejected: Mapping[str, int], mended: Mapping[str, int]
+        self,
+        signal: str,
+        *,
+        accepted: int = 0,
+        deferred: int = 0,
+        rejected: Mapping[str, int] = _NONE,
+        mended: Mapping[str, int] = _NONE,
     ) -> None:
         """One body whose items are known has had its answer."""
         with self._lock:
@@ -48,7 +58,8 @@ class Counters:
             self._signals[signal].refused[code] += 1
 
     def snapshot(self) -> dict[str, dict[str, Any]]:
-        """{signal: {received, accepted, deferred, rejected: {reason: items}, mended: {kind: parts}, refused: {code: requests}}}."""
+        """By signal: received, accepted, deferred items; rejected items by reason; mended parts of accepted items by
+        kind; refused requests by code."""
         with self._lock:
             return {
                 name: {

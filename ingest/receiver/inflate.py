@@ -40,7 +40,7 @@ ENCODINGS: Final = ("identity", *_MAKERS)
 
 
 def inflate(body: bytes, encoding: str, limit: int) -> bytes:
-    """The decompressed body, of one or several members. Raises TooLarge past `limit` bytes, Rejected if it is damaged."""
+    """The decompressed body, of any number of members. Raises TooLarge past `limit` bytes, Rejected if damaged."""
     parts: list[bytes] = []
     size = 0
     held = False

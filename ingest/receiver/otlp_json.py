@@ -1,7 +1,8 @@
 """OTLP/JSON to OTLP/protobuf.
 
-Own code, because protobuf's json_format reads hex ids as base64 without a word, and lets one bad value cost the whole request.
-Unknown fields are ignored; a bad span or point costs itself; an attribute value that does not fit its type is kept as text.
+Own code, because protobuf's json_format reads hex ids as base64 without a word, and lets one bad value cost the whole
+request. Unknown fields are ignored; a bad span or point costs itself; an attribute value that does not fit its type is
+kept as text.
 """
 
 from __future__ import annotations
@@ -84,8 +85,9 @@ def _text(number: int, value: Any, name: str) -> bytes:
 
 
 def _hex(number: int, value: Any, name: str) -> bytes:
+    kind = "bad_trace_id" if name == "traceId" else "bad_span_id"
     if not isinstance(value, str):
-        raise _BadItem("bad_trace_id" if name == "traceId" else "bad_span_id", f"{name} is {type(value).__name__}, expected hex digits")
+        raise _BadItem(kind, f"{name} is {type(value).__name__}, expected hex digits")
     try:
         identifier = bytes.fromhex(value)
     except ValueError:
@@ -93,9 +95,7 @@ def _hex(number: int, value: Any, name: str) -> bytes:
     if len(value) != 2 * len(identifier):
         shown = value[:64].encode("ascii", "replace").decode()
         hint = " (base64 is for other fields: OTLP/JSON ids are hex)" if value.endswith("=") else ""
-        raise _BadItem(
-            "bad_trace_id" if name == "traceId" else "bad_span_id", f"{name} {shown!r} is not hex digits{hint}"
-        )
+        raise _BadItem(kind, f"{name} {shown!r} is not hex digits{hint}")
     return length_field(number, identifier)
 
 
@@ -279,7 +279,9 @@ class _Converter:
 
     def _attribute(self, value: Any) -> bytes:
         if not isinstance(value, dict):
-            raise _BadItem("bad_field", f"an attribute is {type(value).__name__}, expected an object with key and value")
+            raise _BadItem(
+                "bad_field", f"an attribute is {type(value).__name__}, expected an object with key and value"
+            )
         key = _text(1, value.get("key", ""), "key")
         content = value.get("value")
         return key if content is None else key + length_field(2, _any_value(content, _NESTING))
@@ -314,7 +316,11 @@ def _any_value(value: Any, depth: int) -> bytes:
                     return length_field(5, b"".join(items))
                 case "kvlistValue":
                     pairs = (
-                        length_field(1, _text(1, each.get("key", ""), "key") + length_field(2, _any_value(each.get("value"), depth - 1)))
+                        length_field(
+                            1,
+                            _text(1, each.get("key", ""), "key")
+                            + length_field(2, _any_value(each.get("value"), depth - 1)),
+                        )
                         for each in content.get("values") or ()
                     )  # fmt: skip
                     return length_field(6, b"".join(pairs))

@@ -1,7 +1,7 @@
 """Which fields of OTLP the store reads, as tables that the scan walks.
 
-A field that is not here is skipped by the store's reader, whatever its type, and so it is by the scan. One that is here must have
-its wire type, because the store would refuse the whole segment for it.
+A field that is not here is skipped by the store's reader, whatever its type, and so it is by the scan. One that is
+here must have its wire type, because the store would refuse the whole segment for it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Tables indexed [message, field number]: wire type (-1 = not stored), message of its own (-1 = none), rule; [message]: kind."""
+    """Tables by message and field number: wire type (-1 = not stored), message it holds (-1 = none), rule.
+
+    `kind` is by message alone.
+    """
 
     wire: npt.NDArray[np.int64]
     child: npt.NDArray[np.int64]

@@ -25,8 +25,8 @@ _DROPPED = frozenset(
 def mend(body: bytes, edits: Sequence[tuple[int, int, int]], limits: Limits) -> tuple[bytes, Counter[str]]:
     """The body with its edits applied, and how many of each kind there were.
 
-    `edits` are (start of the field's tag, its end, Edit), in order, never overlapping. Raises WireError for a nested value that is
-    no protobuf.
+    `edits` are (start of the field's tag, its end, Edit), in order, never overlapping. Raises WireError for a nested
+    value that is no protobuf.
     """
     mender = _Mender(body, edits, limits)
     return mender.rebuilt(0, len(body)), mender.done

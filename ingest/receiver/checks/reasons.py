@@ -56,7 +56,8 @@ def _time(value: int, now_unix_ns: int, earliest_unix_ns: int) -> str:
     if value == 0:
         return "is missing or 0"
     if value > now_unix_ns:
-        return f"is {_date(value)}, in the future by the receiver's clock ({_date(now_unix_ns)}); accepted up to 10 minutes ahead"
+        here = _date(now_unix_ns)
+        return f"is {_date(value)}, in the future by the receiver's clock ({here}); accepted up to 10 minutes ahead"
     return f"is {_date(value)}; accepted from {_date(earliest_unix_ns)} on"
 
 

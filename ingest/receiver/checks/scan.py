@@ -1,7 +1,8 @@
 """One pass over an OTLP body: is it sound, how many items does it hold, and what in it must be mended?
 
-Compiled, without the interpreter's lock, and without building a single object: the body is read where it lies. That is three times
-as fast as parsing it with a twin schema, and it sees what such a parse hides, a known field of a wrong type.
+Compiled, without the interpreter's lock, and without building a single object: the body is read where it lies. That is
+three times as fast as parsing it with a twin schema, and it sees what such a parse hides: a known field of a wrong
+type.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-
 from numba import njit
 
 from tailtrace.ingest.receiver.checks.layout import FIELDS, Kind, Rule
@@ -60,7 +60,13 @@ _GOOD, _MISSING, _BAD = 1, 0, -1
 # Plain numbers: the compiler does not take members of enumerations as constants in every release.
 _SPAN, _LINK, _POINT, _VALUE = int(Kind.SPAN), int(Kind.LINK), int(Kind.POINT), int(Kind.VALUE)
 _R_TRACE_ID, _R_SPAN_ID, _R_PARENT_ID = int(Rule.TRACE_ID), int(Rule.SPAN_ID), int(Rule.PARENT_ID)
-_R_START, _R_END, _R_NAME, _R_KEY, _R_TEXT = int(Rule.START), int(Rule.END), int(Rule.NAME), int(Rule.KEY), int(Rule.TEXT)
+_R_START, _R_END, _R_NAME, _R_KEY, _R_TEXT = (
+    int(Rule.START),
+    int(Rule.END),
+    int(Rule.NAME),
+    int(Rule.KEY),
+    int(Rule.TEXT),
+)
 _R_ENUM, _R_ATTRIBUTE, _R_EVENT, _R_LINK = int(Rule.ENUM), int(Rule.ATTRIBUTE), int(Rule.EVENT), int(Rule.LINK)
 _R_NESTED, _R_ARRAY, _R_UNSUPPORTED = int(Rule.NESTED), int(Rule.ARRAY), int(Rule.UNSUPPORTED)
 _F_VARINT, _F_TAG, _F_GROUP = int(Fault.VARINT), int(Fault.TAG), int(Fault.GROUP)
@@ -72,9 +78,9 @@ _E_EVENT, _E_LINKS, _E_ENUM = int(Edit.EVENT_DROPPED), int(Edit.LINK_OVER_LIMIT)
 _E_NAME, _E_KEY, _E_VALUE, _E_JSON = int(Edit.NAME_CUT), int(Edit.KEY_CUT), int(Edit.VALUE_CUT), int(Edit.VALUE_AS_JSON)
 
 
-def _read_varint(data: Any, at: int, end: int) -> tuple[int, int]:
+def _read_varint(data: Any, at: Any, end: Any) -> tuple[Any, Any]:
     """(value as int64, where it ends); the end is -1 for a bad one."""
-    value = np.int64(0)
+    value: Any = np.int64(0)
     shift = 0
     while at < end:
         byte = np.int64(data[at])
@@ -90,15 +96,15 @@ def _read_varint(data: Any, at: int, end: int) -> tuple[int, int]:
     return np.int64(0), -1
 
 
-def _read_fixed64(data: Any, at: int) -> int:
+def _read_fixed64(data: Any, at: Any) -> Any:
     """Eight bytes as int64: a time after the year 2262 is negative."""
-    value = np.int64(0)
+    value: Any = np.int64(0)
     for k in range(8):
         value |= np.int64(data[at + k]) << (8 * k)
     return value
 
 
-def _id_state(data: Any, at: int, end: int, length: int) -> int:
+def _id_state(data: Any, at: Any, end: Any, length: int) -> int:
     if end - at != length:
         return _BAD
     for k in range(at, end):
@@ -114,39 +120,41 @@ def _grown(edits: Any) -> Any:
 
 
 def scan_plain(
-    data: npt.NDArray[np.uint8],
-    wire: npt.NDArray[np.int64],
-    child: npt.NDArray[np.int64],
-    rule: npt.NDArray[np.int64],
-    kind: npt.NDArray[np.int64],
-    limits: npt.NDArray[np.int64],
+    data: Any, wire: Any, child: Any, rule: Any, kind: Any, limits: Any
 ) -> tuple[int, int, int, npt.NDArray[np.int64]]:
     """(fault, byte where it is, items, edits).
 
-    `limits` holds: earliest time, latest time (ns), bytes of a name, a key, a value, attributes, events, links per item. An edit is
-    (start of the field's tag, end of the field, Edit); edits never overlap and come in order. `items` counts rejected ones too.
+    `limits` holds: earliest and latest time (ns), bytes of a name, a key, a value; attributes, events, links per item.
+    An edit is (start of the field's tag, end of the field, Edit); edits never overlap and come in order. `items` counts
+    rejected ones too.
     """
     earliest, latest = limits[0], limits[1]
     max_name, max_key, max_value = limits[2], limits[3], limits[4]
     max_attributes, max_events, max_links = limits[5], limits[6], limits[7]
 
-    message = np.zeros(_DEPTH, np.int64)  # of each open level: which message, where its tag starts, where it ends
-    tag_at = np.zeros(_DEPTH, np.int64)
-    stop_at = np.zeros(_DEPTH, np.int64)
-    attributes = np.zeros(_DEPTH, np.int64)
-    edits_before = np.zeros(_DEPTH, np.int64)
-    edits = np.empty((16, 3), np.int64)
-    n_edits = 0
+    # Numbers are annotated Any: the compiler makes them 64-bit integers, whether they come from Python or NumPy.
+    message: Any = np.zeros(_DEPTH, np.int64)  # of each open level: which message, where its tag starts, where it ends
+    tag_at: Any = np.zeros(_DEPTH, np.int64)
+    stop_at: Any = np.zeros(_DEPTH, np.int64)
+    attributes: Any = np.zeros(_DEPTH, np.int64)
+    edits_before: Any = np.zeros(_DEPTH, np.int64)
+    edits: Any = np.empty((16, 3), np.int64)
+    n_edits: Any = 0
     items = 0
     # Of the open span or point; a link has its own two ids, for it lies inside a span.
     trace_state = span_state = link_trace = link_span = _MISSING
-    start = np.int64(0)
-    ended = np.int64(0)
+    start: Any = np.int64(0)
+    ended: Any = np.int64(0)
     events = links = 0
     nested = False
 
     level = 0
-    at = 0
+    at: Any = 0
+    tag: Any
+    length: Any
+    value: Any
+    what: Any
+    field_end: Any
     stop_at[0] = data.shape[0]
     while True:
         if at == stop_at[level]:
@@ -216,7 +224,7 @@ def scan_plain(
             value, field_end = _read_varint(data, at, end)
             if field_end < 0:
                 return _F_VARINT, tag_start, items, edits[:0]
-        elif wire_type == _FIXED64 or wire_type == _FIXED32:
+        elif wire_type in (_FIXED64, _FIXED32):
             field_end = at + (8 if wire_type == _FIXED64 else 4)
             if field_end > end:
                 return _F_TRUNCATED, tag_start, items, edits[:0]
@@ -224,7 +232,7 @@ def scan_plain(
             return _F_GROUP, tag_start, items, edits[:0]
 
         current = message[level]
-        expected = np.int64(-1)
+        expected: Any = np.int64(-1)
         if number < FIELDS:
             expected = wire[current, number]
         if expected < 0:
@@ -311,7 +319,7 @@ def scan_plain(
         attributes[level] = 0
         edits_before[level] = n_edits
         what = kind[into]
-        if what == _SPAN or what == _POINT:
+        if what in (_SPAN, _POINT):
             trace_state = span_state = _MISSING
             start = np.int64(0)
             ended = np.int64(0)
@@ -323,7 +331,7 @@ def scan_plain(
 
 
 def _compiled(function: Any) -> Any:
-    """Compiled on its first call and kept on disk; where no place on disk can be written, compiled anew in each process."""
+    """Compiled on its first call and kept on disk; where nothing can be written, compiled anew in each process."""
     try:
         return njit(nogil=True, cache=True)(function)
     except RuntimeError:

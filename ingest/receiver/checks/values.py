@@ -1,7 +1,7 @@
 """Attribute values that the store's columns cannot hold, as compact JSON text.
 
-Key-value lists, arrays in arrays, and bytes: typed nesting makes the store's view many times slower and loses what is deeper, so
-they become a string at the door. Bytes are base64, as in protobuf's own JSON.
+Key-value lists, arrays in arrays, and bytes: typed nesting makes the store's view many times slower and loses what is
+deeper, so they become a string at the door. Bytes are base64, as in protobuf's own JSON.
 """
 
 from __future__ import annotations
