@@ -1,9 +1,13 @@
-"""Arrivals: who asks, when, and for how much. Gaps and lengths are a real trace's (package data, CC-BY-4.0), the rate a scenario's."""
+"""Arrivals: who asks, when, and for how much.
+
+Gaps and lengths are those of a real trace (package data, CC-BY-4.0), the rate is the scenario's.
+"""
 
 from __future__ import annotations
 
 import csv
 from functools import cache
+from typing import Any, cast
 
 import numpy as np
 from numpy.random import Generator
@@ -75,7 +79,7 @@ class Arrivals:
         steps = np.take(gaps, np.arange(offset, offset + count), mode="wrap")
         operational = np.cumsum(steps) - steps[0] * generator.random()
         operational = operational[operational < cumulative[-1]]
-        return np.interp(operational, cumulative, grid).astype(np.int64)
+        return np.asarray(np.interp(operational, cumulative, grid)).astype(np.int64)
 
     def _stream(
         self, traffic: Traffic, name: str, grid: NDArray[np.int64], rate: NDArray[np.float64], length_ns: int
@@ -85,6 +89,8 @@ class Arrivals:
         times = times[times < length_ns]
         n = len(times)
         draws = {key: stream(self._seed, service, name, key) for key in ("lengths", "client", "gateway", "faults")}
+        inputs: NDArray[Any]
+        outputs: NDArray[Any]
         inputs, outputs = self._lengths(draws["lengths"], traffic.source, n)
         client, gateway, fault = draws["client"], draws["gateway"], draws["faults"]
 
@@ -113,20 +119,25 @@ class Arrivals:
         interval = np.where(slow, SECOND / client.uniform(4.0, 10.0, n), np.where(link > 0, link / 2.5, 0))
         cached = client.random(n) < traffic.cached
         kept = client.random(n) < faults.values("cache_hits", times, service)
-        prefix = np.where(cached, np.minimum(PREFIX_TOKENS * client.integers(1, 5, n), inputs // 2), 0)
+        prefix = np.where(cached, np.minimum(PREFIX_TOKENS * client.integers(1, 5, n), inputs * 3 // 4), 0)
         patience = np.where(client.random(n) < traffic.abort, client.exponential(6.0, n) * SECOND + SECOND, -1)
         external = (client.random(n) < self._scenario.fleet.retrieval_share).astype(np.float64)
-        columns = (
-            times, inputs, outputs, prefix, np.where(kept, client.integers(0, 12, n), -1 - np.arange(n)),
-            client.random(n) < traffic.streaming, client.integers(0, traffic.tenants, n), patience,
-            np.where(client.random(n) < traffic.refused, client.choice([401, 429], n), 0), np.exp(c.spread * gateway.standard_normal(n)),
-            spread(c.net_in) + (rtt * (inputs // 4000)) + 0.5 * link, spread(c.auth, 0.5) + fault_ms(faults.values("auth_ms", times, service)),
-            spread(c.rate_limit) + fault_ms(faults.values("limiter_ms", times, service)),
-            external * (spread(c.retrieval, 0.5) + fault_ms(faults.values("external_ms", times, service))),
-            spread(c.route), spread(c.dispatch), spread(c.network), rtt, interval,
+        group = np.where(kept, client.integers(0, 12, n), -1 - np.arange(n))
+        streaming = client.random(n) < traffic.streaming
+        tenant = client.integers(0, traffic.tenants, n)
+        refused = np.where(client.random(n) < traffic.refused, client.choice([401, 429], n), 0)
+        own_spread = np.exp(c.spread * gateway.standard_normal(n))
+        net_in = spread(c.net_in) + rtt * (inputs // 4000) + 0.5 * link
+        auth = spread(c.auth, 0.5) + fault_ms(faults.values("auth_ms", times, service))
+        rate_limit = spread(c.rate_limit) + fault_ms(faults.values("limiter_ms", times, service))
+        external = external * (spread(c.retrieval, 0.5) + fault_ms(faults.values("external_ms", times, service)))
+        route, dispatch, network = spread(c.route), spread(c.dispatch), spread(c.network)
+        before = [times, inputs, outputs, prefix, group]
+        after = [net_in, auth, rate_limit, external, route, dispatch, network, rtt, interval]
+        rows = zip(
+            *map(_integers, before), streaming.tolist(), _integers(tenant), _integers(patience), _integers(refused),
+            own_spread.tolist(), *map(_integers, after), strict=True,
         )  # fmt: skip
-        integers = [column.astype(np.int64).tolist() for column in columns]
-        rows = zip(*integers[:5], columns[5].tolist(), *integers[6:9], columns[9].tolist(), *integers[10:], strict=True)
         return [Request(0, service, *row) for row in rows]
 
     @staticmethod
@@ -134,3 +145,7 @@ class Arrivals:
         _, inputs, outputs = excerpt(source)
         rows = (int(generator.integers(len(inputs))) + np.arange(n)) % len(inputs)
         return inputs[rows], outputs[rows]
+
+
+def _integers(column: NDArray[Any]) -> list[int]:
+    return cast("list[int]", column.astype(np.int64).tolist())

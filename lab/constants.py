@@ -48,7 +48,8 @@ class Constants:
 
         return Constants(
             net_in=around(0.4), auth=around(3.5), rate_limit=around(0.25), retrieval=around(28.0), route=around(0.3),
-            dispatch=around(0.6), network=around(0.35), parse=around(1.1), template=around(0.8), tokenize_fixed=around(0.6),
-            tokenize_us_per_token=around(3.2), engine_submit=around(1.0), engine_return=around(0.5), detokenize=around(0.35),
-            handler=around(0.06), write=around(0.15), client_rtt=around(24.0), gpu_speed=around(1.0, 0.06), spread=0.35 * noise,
+            dispatch=around(0.6), network=around(0.35), parse=around(1.1), template=around(0.8),
+            tokenize_fixed=around(0.6), tokenize_us_per_token=around(3.2), engine_submit=around(1.0),
+            engine_return=around(0.5), detokenize=around(0.35), handler=around(0.06), write=around(0.15),
+            client_rtt=around(24.0), gpu_speed=around(1.0, 0.06), spread=0.35 * noise,
         )  # fmt: skip

@@ -1,7 +1,7 @@
 """What a cause does to the lab: each is a few knobs of its parts, turned while the fault lasts.
 
-A new cause is a new line here, and a new knob where a part reads it. `full` is the knob's value at strength 1; strength 0
-leaves everything as it was.
+A new cause is a new line here, and a new knob where a part reads it. The number beside a knob is its value at
+strength 1; strength 0 leaves everything as it was.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ EFFECTS: Final[dict[str, Effect]] = {
     "limiter": Effect("rate_limit", {"limiter_ms": 300.0}, gateway=True),
     "external_dependency": Effect("external", {"external_ms": 600.0}, gateway=True),
     "loop_blocked": Effect("engine_submit", {"submit_ms": 120.0}),
-    "tokenizer_thread": Effect("tokenize", {"tokenize_time": 20.0, "tokenizer_threads": 0.01}),
+    "tokenizer_thread": Effect("tokenize", {"tokenize_time": 100.0, "tokenizer_threads": 0.01}),
     "capacity": Effect("queue", {"arrivals": 5.0}),
-    "kv_full": Effect("queue", {"kv_blocks": 0.2, "kv_reserve": 1.0}),
-    "preemption": Effect("preempted", {"kv_blocks": 0.2}),
+    "kv_full": Effect("queue", {"kv_blocks": 0.1, "kv_reserve": 1.0}),
+    "preemption": Effect("preempted", {"kv_blocks": 0.1}),
     "batch_forming": Effect("batch_wait", {"batch_delay_ms": 120.0}, kind="oneshot"),
     "head_of_line": Effect("queue", {"giant_share": 0.06}),
     "uneven_replicas": Effect("queue", {"route_skew": 1.0}),
     "cold_start": Effect("engine_init", {"restart_s": 180.0}),
     "prefill_compute": Effect("prefill", {"prefill_time": 2.5}),
     "decode_memory": Effect("decode", {"decode_time": 1.8}),
-    "prefill_interference": Effect("decode", {"long_share": 0.25, "chunk_tokens": 4.0}),
+    "prefill_interference": Effect("decode", {"long_share": 0.5, "chunk_tokens": 4.0}),
     "launch_bound": Effect("decode", {"launch_ms": 25.0}),
     "throttled": Effect("decode", {"step_time": 1.7}),
     "straggler_rank": Effect("decode", {"step_time": 1.5}),

@@ -30,7 +30,7 @@ class Stretch:
 
 
 class Engine:
-    """Driven by a clock. Equal decode steps are one event; whatever could change the batch ends them at the next step."""
+    """Driven by a clock. Equal decode steps are one event, which ends early when the next batch may be another one."""
 
     def __init__(
         self, service: Service, replica: int, clock: Clock, runner: Runner, faults: Faults,
@@ -75,7 +75,7 @@ class Engine:
             request.preemptions.append((sequence.preempted_ns, self._clock.now_ns()))
 
     def crash(self, down_ns: int) -> list[Request]:
-        """The process dies and is started again; gives the requests that were running and are lost. Waiting ones wait on."""
+        """The process dies and is started again. Gives the running requests, which are lost; waiting ones wait on."""
         now = self._clock.now_ns()
         self.down_until_ns = now + down_ns
         self._current = None

@@ -8,9 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailtrace.lab.effects import EFFECTS, SCALING, Knob
-from tailtrace.lab.scenario import Scenario
+from tailtrace.lab.scenario import Fault, Scenario
 
 _Window = tuple[int, int, float, str, int | None]
+
+
+def targets_of(scenario: Scenario, fault: Fault) -> list[str]:
+    """The services whose requests a fault touches."""
+    if fault.service:
+        return [fault.service]
+    effect = EFFECTS[fault.code]
+    return [service.name for service in scenario.fleet.services if effect.gateway or service.kind == effect.kind]
 
 
 class Faults:
@@ -18,18 +26,14 @@ class Faults:
 
     def __init__(self, scenario: Scenario, length_ns: int) -> None:
         self._windows: dict[str, list[_Window]] = defaultdict(list)
-        kinds = {service.name: service.kind for service in scenario.fleet.services}
         for fault in scenario.faults:
             effect = EFFECTS[fault.code]
             start, end = fault.window_ns(length_ns)
-            targets = (
-                [fault.service] if fault.service else [name for name, kind in kinds.items() if kind == effect.kind]
-            )
             for knob, full in effect.knobs.items():
                 value = 1.0 + fault.strength * (full - 1.0) if knob in SCALING else fault.strength * full
                 if knob in SCALING:
                     value = max(value, 0.0)
-                for target in targets:
+                for target in targets_of(scenario, fault):
                     self._windows[knob].append((start, end, value, target, fault.replica))
 
     def value(self, knob: Knob, at_ns: int, service: str, replica: int | None = None) -> float:

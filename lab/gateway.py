@@ -1,4 +1,4 @@
-"""The gateway: authentication, limits and retrieval before the model, the choice of a replica, and the way back to the client."""
+"""The gateway: what stands before the model, and the choice of a replica."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Gateway:
         return at if request.refused else at + request.external_ns
 
     def choose(self, request: Request, replicas: Sequence[Replica], now_ns: int, turn: float) -> int:
-        """Least outstanding requests, ties to the first after a rotating start; `turn` in [0, 1) decides a skewed choice."""
+        """Least outstanding requests, ties in rotation; `turn` in [0, 1) decides a skewed choice."""
         skew = self._faults.value("route_skew", now_ns, request.service)
         if skew > turn:
             return 0
-        alive = [each for each in replicas if each.down_until_ns <= now_ns] or replicas
+        alive = [each for each in replicas if each.down_until_ns <= now_ns] or list(replicas)
         start = request.number % len(alive)
-        return min(alive[start:] + alive[:start], key=lambda each: each.load).replica  # type: ignore[operator]
+        return min([*alive[start:], *alive[:start]], key=lambda each: each.load).replica

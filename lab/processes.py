@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from tailtrace.lab.clock import SECOND
 from tailtrace.lab.constants import stream
 from tailtrace.lab.faults import Faults
 from tailtrace.lab.hardware import GPU_NAMES
@@ -45,12 +44,11 @@ class Processes:
         host_id = self._uuid()
         gpus = ",".join(f"GPU-{self._uuid()}" for _ in range(service.tp))
         starts = [(0, service.version)]
-        for deploy in scenario.deploys:
-            if deploy.service == service.name:
-                starts.append((int(deploy.at * SECOND) + (length_ns if deploy.at < 0 else 0), deploy.version))
-        for start, _, seconds, index in faults.windows("restart_s", service.name):
-            if seconds > 0 and replica == (index or 0):
-                starts.append((start, ""))
+        starts += [
+            (deploy.at_ns(length_ns), deploy.version) for deploy in scenario.deploys if deploy.service == service.name
+        ]
+        restarts = faults.windows("restart_s", service.name)
+        starts += [(start, "") for start, _, seconds, index in restarts if seconds > 0 and replica == (index or 0)]
         lives: list[tuple[int, Resource]] = []
         version = service.version
         for start, changed in sorted(starts):

@@ -10,8 +10,8 @@ from tailtrace.lab.faults import Faults
 from tailtrace.lab.hardware import curves
 from tailtrace.lab.scenario import Service
 
-# 80 layers x 8 KV heads x 128 x 2 x 2 bytes, read once a step at about 80 % of an A100's bandwidth, over tp 4: computed, not
-# measured (the measured table shows no slope up to 8,192 tokens at batch 1).
+# 80 layers x 8 KV heads x 128 x 2 x 2 bytes, read once a step at 80 % of an A100's bandwidth, over tp 4. Computed,
+# not measured: the table shows no slope up to 8,192 tokens at batch 1.
 CONTEXT_NS_PER_TOKEN = 45
 NOISE_SLOT_NS = 64 * MILLISECOND
 
@@ -44,7 +44,7 @@ class Runner:
         return self._finish(at_ns, time_ns)
 
     def forward_ns(self, at_ns: int, tokens: int, batch: int) -> int:
-        """One forward pass of a one-shot model over `batch` inputs of `tokens` in all (assumed: 4 ms + 9 us a token)."""
+        """One forward pass of a one-shot model over `batch` inputs of `tokens` in all (assumed, not measured)."""
         return self._finish(at_ns, 4.0 * MILLISECOND + 0.2 * MILLISECOND * batch + 9.0 * MICROSECOND * tokens)
 
     def _finish(self, at_ns: int, time_ns: float) -> int:

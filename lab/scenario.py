@@ -77,6 +77,10 @@ class Deploy:
     version: str
     at: float
 
+    def at_ns(self, length_ns: int) -> int:
+        """Its time in a run of `length_ns`."""
+        return int(self.at * SECOND) + (length_ns if self.at < 0 else 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -231,7 +235,7 @@ def _check(scenario: Scenario) -> None:
             < 1
         ):
             raise ConfigError(
-                f"service {service.name}: replicas, max_batch, kv_blocks, chunk_tokens, tokenizer_threads must be 1 or more"
+                f"service {service.name}: counts (replicas, max_batch, kv_blocks, chunk_tokens, ...) must be 1 or more"
             )
     for traffic in scenario.traffic:
         if traffic.service not in names:
@@ -261,7 +265,6 @@ def _check_target(scenario: Scenario, fault: Fault) -> None:
     service, slash, replica = fault.target.partition("/")
     if service and service not in names:
         raise ConfigError(f"[[cause]] {fault.code}: no target {fault.target!r}; there are {', '.join(names)}")
-    if slash and not (replica.isdigit() and int(replica) < scenario.service(service).replicas):
-        raise ConfigError(
-            f"[[cause]] {fault.code}: target {fault.target!r} names no replica of {service} (0 to {scenario.service(service).replicas - 1})"
-        )
+    count = scenario.service(service).replicas if service else 0
+    if slash and not (replica.isdigit() and int(replica) < count):
+        raise ConfigError(f"[[cause]] {fault.code}: {fault.target!r} is no replica of {service} (0 to {count - 1})")

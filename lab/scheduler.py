@@ -1,4 +1,7 @@
-"""A continuous-batching scheduler: first come first served, chunked prefill, a paged KV budget, preemption by recompute, a prefix cache."""
+"""A continuous-batching scheduler.
+
+First come first served, chunked prefill, a paged KV budget, preemption by recompute, a prefix cache.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ def blocks_for(tokens: int) -> int:
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """A request inside the engine. `computed` tokens are in its `blocks`; it decodes once `computed` reaches `prompt`."""
+    """A request inside the engine; it decodes once its `computed` tokens, held in `blocks`, reach `prompt`."""
 
     request: Request
     prompt: int  # tokens to compute before the next token: the input, and what was produced before a preemption
@@ -51,7 +54,7 @@ class Batch:
 
 
 class Scheduler:
-    """Holds the waiting and running sequences of one engine and its KV blocks; knows no clock but the time it is told."""
+    """The waiting and running sequences of one engine and its KV blocks; knows only the time it is told."""
 
     def __init__(self, service: Service) -> None:
         self.max_batch = service.max_batch
@@ -91,7 +94,7 @@ class Scheduler:
         return lost
 
     def schedule(self, now_ns: int) -> Batch:
-        """The next step's work. Decodes go first; then prompts already begun; then, within the budgets, waiting ones."""
+        """The next step's work: decodes first, then prompts already begun, then waiting ones within the budgets."""
         batch = Batch()
         budget = self.chunk_tokens
         for sequence in list(self.running):
@@ -177,7 +180,7 @@ class Scheduler:
         return tokens
 
     def _grow(self, sequence: Sequence, tokens: int, batch: Batch, now_ns: int) -> bool:
-        """Make room for one more token, preempting the youngest sequences when there is none; False if it was preempted itself."""
+        """Make room for one more token, preempting the youngest when there is none; False if that was this one."""
         while blocks_for(tokens) > sequence.blocks:
             if self.used_blocks < self.grow_limit:
                 sequence.blocks += 1

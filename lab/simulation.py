@@ -29,7 +29,7 @@ class Startup:
 
 
 class Simulation:
-    """`finished` collects requests as they end, `startups` the replicas that came up; both are the reader's to empty."""
+    """`finished` collects requests as they end, `startups` the replicas that came up; the reader empties both."""
 
     def __init__(
         self, scenario: Scenario, *, start_unix_ns: int, length_ns: int, seed: int, clock: Clock | None = None,

@@ -24,7 +24,7 @@ from tailtrace.lab.scenario import Scenario
 _LOG_102 = math.log(1.02)
 BYTES_PER_TOKEN_IN, BYTES_PER_TOKEN_OUT = 5, 190
 
-# (name, stage, start, end, span kind): an interval that was not reached is left out, one that was cut ends with the request.
+# (stage, start, end)
 Interval = tuple[str, int, int]
 
 
@@ -139,10 +139,9 @@ class SpanWriter:
         route = "/v1/embeddings" if self._services[r.service].kind == "oneshot" else "/v1/chat/completions"
         common = self._common(r, request_id, route)
         reached = bool(journey.engine) and r.engine_start_ns < r.ended_ns
-        gateway = [
-            encode_span_fields(trace, root, b"", base + r.arrival_ns, base + journey.gateway_end,
-                               self._entry(r, journey, common, route, journey.gateway_first if r.streaming else -1, r.arrival_ns, True))
-        ]  # fmt: skip
+        first = journey.gateway_first if r.streaming else -1
+        entry = self._entry(r, journey, common, route, first, r.arrival_ns, True)
+        gateway = [encode_span_fields(trace, root, b"", base + r.arrival_ns, base + journey.gateway_end, entry)]
         for stage, start, end in journey.gateway:
             if start < journey.gateway_end:
                 rest = _EXTERNAL if stage == "external" else STAGE_REST[stage]

@@ -9,7 +9,8 @@ from tailtrace.lab.simulation import Startup
 
 # Shares of a cold start of a 70B model from a local disk.
 PHASES = (
-    ("engine_init", 0.10), ("model_load", 0.52), ("compile", 0.16), ("kv_alloc", 0.04), ("graph_capture", 0.12), ("warmup", 0.06),
+    ("engine_init", 0.10), ("model_load", 0.52), ("compile", 0.16), ("kv_alloc", 0.04),
+    ("graph_capture", 0.12), ("warmup", 0.06),
 )  # fmt: skip
 
 

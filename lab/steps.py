@@ -17,8 +17,10 @@ EARLIER_EVERY_NS = 20 * SECOND
 
 
 class StepSampler:
-    """Keeps every step with a prefill or a preemption of the last hour, and otherwise one in half a second of it, one in 20 s
-    before. `tailtrace.sample_weight` says how many steps each stands for, so sums over them are sums over all."""
+    """Keeps steps with a prefill or preemption in the last hour; otherwise one in 0.5 s of it, and one in 20 s before.
+
+    `tailtrace.sample_weight` says how many steps each stands for.
+    """
 
     def __init__(self, start_unix_ns: int, length_ns: int, ids: Callable[[int], bytes]) -> None:
         self._start, self._recent_ns, self._ids = start_unix_ns, length_ns - RECENT_NS, ids
@@ -33,7 +35,8 @@ class StepSampler:
         weight = self._since.get(key, 0) + stretch.steps
         every = RECENT_EVERY_NS if recent else EARLIER_EVERY_NS
         batch = stretch.batch
-        if stretch.start_ns - self._last_ns.get(key, -every) >= every or (recent and (batch.prefill or batch.preempted)):
+        due = stretch.start_ns - self._last_ns.get(key, -every) >= every
+        if due or (recent and (batch.prefill or batch.preempted)):
             self._kept.setdefault(key, []).append((stretch, weight))
             self._last_ns[key] = stretch.start_ns
             weight = 0
