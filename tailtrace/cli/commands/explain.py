@@ -27,17 +27,16 @@ def explain(
     import json
     from urllib.parse import quote
 
-    from rich.console import Console
-
     from tailtrace.cli.client import ApiClient
+    from tailtrace.cli.terminal import console
 
+    terminal = console()
     detail = ApiClient(url, token).get(f"requests/{quote(trace_id, safe='')}")
     if as_json:
         typer.echo(json.dumps(detail))
         return
-    console = Console(highlight=False, markup=False)
     for part in _page(detail):
-        console.print(part, crop=False)
+        terminal.print(part)
 
 
 def _page(detail: dict[str, Any]) -> Iterator[RenderableType]:

@@ -25,19 +25,17 @@ def requests(
     """List requests, newest first: how long, which stage took most, how much is unexplained."""
     import json
 
-    from rich.console import Console
-
     from tailtrace.cli.client import ApiClient
+    from tailtrace.cli.terminal import console
 
+    terminal = console()
     since_time = _absolute(since) if since else None
     answer = ApiClient(url, token).get("requests", service=service, since=since_time, limit=limit)
     if as_json:
         typer.echo(json.dumps(answer))
         return
-    # Columns are never cut: ids are there to be copied.
-    console = Console(highlight=False, markup=False, soft_wrap=True)
-    console.print(_table(answer["requests"]), crop=False, no_wrap=True)
-    console.print(f"{len(answer['requests'])} of {answer['total']} requests, times in UTC")
+    terminal.print(_table(answer["requests"]))
+    terminal.print(f"{len(answer['requests'])} of {answer['total']} requests, times in UTC")
 
 
 def _absolute(since: str, now_ns: int | None = None) -> str:

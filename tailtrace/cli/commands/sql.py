@@ -11,6 +11,7 @@ from tailtrace.cli import options
 
 def sql(
     statement: Annotated[str, typer.Argument(help="A SELECT statement; `-` reads it from stdin.")],
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Most rows that are given.")] = 1000,
     url: options.Url = options.DEFAULT_URL,
     token: options.ClientToken = "",
     as_json: options.AsJson = False,
@@ -23,18 +24,18 @@ def sql(
 
     if statement == "-":
         statement = sys.stdin.read()
-    answer = ApiClient(url, token).post("sql", {"sql": statement})
+    answer = ApiClient(url, token).post("sql", {"sql": statement, "limit": limit})
     if as_json:
         typer.echo(json.dumps(answer))
         return
     for line in _tab_separated(answer):
         typer.echo(line)
+    if answer["truncated"]:
+        typer.echo(f"there are more than {limit} rows: see --limit", err=True)
 
 
 def _tab_separated(answer: dict[str, Any]) -> list[str]:
-    names = [column["name"] if isinstance(column, dict) else str(column) for column in answer["columns"]]
-    rows = [[row[name] for name in names] if isinstance(row, dict) else row for row in answer["rows"]]
-    return ["\t".join(_cell(value) for value in row) for row in [names, *rows]]
+    return ["\t".join(_cell(value) for value in row) for row in [answer["columns"], *answer["rows"]]]
 
 
 def _cell(value: Any) -> str:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from tailtrace.cli import exit_code
 from tailtrace.cli.processes.lifeline import die_with_parent
 from tailtrace.cli.processes.supervisor import BEAT_S, STOP_S
-from tailtrace.errors import ConfigError, SchemaTooNew, StoreLocked
+from tailtrace.errors import ConfigError, SchemaTooNew, StoreLocked, TailtraceError
 
 if TYPE_CHECKING:
     from tailtrace.ingest.settings import ServerSettings
@@ -180,6 +180,15 @@ class OwnerProcess:
             "receiver": self._counters.snapshot(),
         }
 
+    def _not_ready(self) -> str:
+        """Why the store does not take or give, or nothing. Its text stays inside: it may name paths."""
+        try:
+            self._store.query("SELECT 1 AS one", role="ui")
+        except TailtraceError:
+            log.exception("not ready")
+            return "the store does not answer"
+        return ""
+
     def _start_loop(self, loop: Any) -> None:
         loop.start()
         self._loops.append(loop)
@@ -216,9 +225,10 @@ class OwnerProcess:
 
     async def _serve_pages(self, stop: Any, listening: Callable[[], None]) -> None:
         from tailtrace.cli.processes.loops import serve_asgi
+        from tailtrace.cli.processes.probes import Probes
         from tailtrace.dashboard import create_app
 
-        app = create_app(self._store, self._settings, self.health)
+        app = Probes(create_app(self._store, self._settings, self.health), self._not_ready)
         await serve_asgi(app, self._sockets["ui"], stop, listening)
 
 

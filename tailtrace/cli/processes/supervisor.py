@@ -149,7 +149,7 @@ class Supervisor:
             selector.register(wake, selectors.EVENT_READ)
             looked = time.monotonic()
             while True:
-                events = selector.select(timeout=BEAT_S)
+                events = selector.select(timeout=min(BEAT_S, self._hung_s))
                 now = time.monotonic()
                 if now - looked > 3 * BEAT_S:  # this process itself was stopped or starved: no judgement on the child
                     owner.seen_alive = now
