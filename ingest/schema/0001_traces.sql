@@ -59,6 +59,7 @@ SELECT
   ResourceAttributes, ScopeName, ScopeVersion,
   CAST(arrayMap(a -> (toValidUTF8(a.key), multiIf(a.value.value = 'string_value', toValidUTF8(a.value.string_value), a.value.value = 'int_value', toString(a.value.int_value), a.value.value = 'bool_value', if(a.value.bool_value, 'true', 'false'), a.value.value = 'double_value', toString(a.value.double_value), a.value.value = 'array_value', concat('[', arrayStringConcat(arrayMap(e -> multiIf(e.value = 'string_value', toJSONString(toValidUTF8(e.string_value)), e.value = 'int_value', toString(e.int_value), e.value = 'bool_value', if(e.bool_value, 'true', 'false'), e.value = 'double_value', toString(e.double_value), 'null'), a.value.array_value.values), ','), ']'), '')), s.attributes), 'Map(LowCardinality(String), String)') AS SpanAttributes,
   if(s.end_time_unix_nano > s.start_time_unix_nano, least(s.end_time_unix_nano, 9223372036854775807) - least(s.start_time_unix_nano, 9223372036854775807), 0) AS Duration,
+  s.end_time_unix_nano < s.start_time_unix_nano AS ClockFault,
   transform(s.status.code, [1, 2], ['Ok', 'Error'], 'Unset') AS StatusCode,
   toValidUTF8(s.status.message) AS StatusMessage,
   arrayMap(e -> fromUnixTimestamp64Nano(toInt64(least(e.time_unix_nano, 9223372036854775807)), 'UTC'), s.events) AS `Events.Timestamp`,

@@ -1,6 +1,6 @@
 -- One row per entry span. A re-opened request is written again as (-old, +new) in one insert, so rows and rollups change together.
 CREATE TABLE requests (
-  Shard UInt8,
+  Shard UInt8 DEFAULT cityHash64(TraceId) % 16,
   Start DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1)),
   End DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1)),
   TraceId String CODEC(ZSTD(1)),
@@ -129,7 +129,8 @@ CREATE TABLE requests (
   ReceivedAt DateTime64(3, 'UTC') COMMENT 'the last of its spans',
   JudgedAt DateTime64(3, 'UTC') DEFAULT now64(3),
   Sign Int8,
-  Revision UInt64,
+  Revision UInt64 COMMENT 'of the row',
+  Round UInt64 DEFAULT Revision COMMENT 'the round of the job that wrote this copy: a row and the copy that takes it back share their revision, not their round',
   INDEX idx_trace_id TraceId TYPE bloom_filter(0.001) GRANULARITY 1,
   INDEX idx_duration DurationNs TYPE minmax GRANULARITY 1
 ) ENGINE = VersionedCollapsingMergeTree(Sign, Revision)
