@@ -5,5 +5,6 @@
 
 from tailtrace.lab.history import history
 from tailtrace.lab.scenario import Scenario, list_scenarios
+from tailtrace.lab.truth import Truth, truth
 
-__all__ = ["Scenario", "history", "list_scenarios"]
+__all__ = ["Scenario", "Truth", "history", "list_scenarios", "truth"]

@@ -55,7 +55,10 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Requests for one service: `rate` a second on average over a day, `daily` the swing around it (0 to 1)."""
+    """Requests for one service: `rate` a second on average over a day, `daily` the swing around it (0 to 1).
+
+    `tokens` scales the lengths of the real trace: short requests let a small real fleet serve many a second.
+    """
 
     service: str
     rate: float
@@ -67,6 +70,7 @@ class Traffic:
     refused: float = 0.003
     cached: float = 0.3
     tenants: int = 6
+    tokens: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +166,10 @@ def list_scenarios() -> dict[str, str]:
 def parse(table: Mapping[str, Any], name: str) -> Scenario:
     """Raises ConfigError that names the table, the key, what was expected and what came."""
     table = dict(table)
-    fleet_table = dict(table.pop("fleet", {}))
+    fleet_table = table.pop("fleet", {})
+    if not isinstance(fleet_table, Mapping):
+        raise ConfigError(f"[fleet]: expected a table, got {fleet_table!r}")
+    fleet_table = dict(fleet_table)
     services = tuple(
         _read(Service, each, f"[[fleet.service]] {n}") for n, each in _tables(fleet_table, "service", "fleet.")
     )

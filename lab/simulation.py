@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tailtrace.lab.arrivals import Arrivals
 from tailtrace.lab.batcher import Batcher
-from tailtrace.lab.clock import MILLISECOND, SECOND, Clock, VirtualClock
+from tailtrace.lab.clock import MILLISECOND, SECOND, VirtualClock
 from tailtrace.lab.constants import Constants, stream
 from tailtrace.lab.engine import Engine, Stretch
 from tailtrace.lab.faults import Faults
@@ -32,7 +32,7 @@ class Simulation:
     """`finished` collects requests as they end, `startups` the replicas that came up; the reader empties both."""
 
     def __init__(
-        self, scenario: Scenario, *, start_unix_ns: int, length_ns: int, seed: int, clock: Clock | None = None,
+        self, scenario: Scenario, *, start_unix_ns: int, length_ns: int, seed: int,
         on_stretch: Callable[[str, int, Stretch], None] | None = None,
     ) -> None:  # fmt: skip
         self.scenario = scenario
@@ -40,7 +40,7 @@ class Simulation:
         self.start_unix_ns = start_unix_ns
         self.faults = Faults(scenario, length_ns)
         self.constants = Constants.draw(seed, scenario.fleet.noise)
-        self.clock = clock or VirtualClock()
+        self.clock = VirtualClock()
         self.finished: list[Request] = []
         self.startups: list[Startup] = []
         self.arrived = 0
@@ -68,17 +68,15 @@ class Simulation:
         self._next = 0
 
     def run(self, slice_ns: int = 60 * SECOND) -> Iterator[int]:
-        """Advance the virtual clock in slices; yields the time reached after each. Needs a VirtualClock."""
-        assert isinstance(self.clock, VirtualClock)
+        """Run to the end in slices; yields the time reached after each."""
         until = 0
         while until < self.length_ns:
             until = min(until + slice_ns, self.length_ns)
-            self.admit(until)
-            self.clock.run(until)
+            self.advance(until)
             yield until
 
-    def admit(self, until_ns: int) -> None:
-        """Hand over to the clock every request that arrives before `until_ns`."""
+    def advance(self, until_ns: int) -> None:
+        """Admit what arrives before `until_ns` and run the clock up to it."""
         requests = self.requests
         while self._next < len(requests) and requests[self._next].arrival_ns < until_ns:
             request = requests[self._next]
@@ -87,6 +85,7 @@ class Simulation:
             self.clock.at(Gateway.front_end_ns(request), self._route, request)
             if request.patience_ns >= 0:
                 self.clock.at(request.arrival_ns + request.patience_ns, self._leave, request)
+        self.clock.run(until_ns)
 
     @property
     def running(self) -> int:

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tailtrace.causes import BY_CODE
+from tailtrace.errors import ConfigError, NotFound
+from tailtrace.lab.effects import EFFECTS, SCALING
+from tailtrace.lab.scenario import FOLDER, Scenario, list_scenarios, parse
+from tailtrace.stages import BY_NAME
+
+GOOD = """
+[[fleet.service]]
+name = "chat"
+replicas = 2
+[[traffic]]
+service = "chat"
+rate = 1.0
+"""
+
+
+def test_every_shipped_scenario_is_valid_and_says_what_it_is() -> None:
+    titles = list_scenarios()
+    assert {"healthy", "idle", "demo", "mixed", *EFFECTS} <= set(titles)
+    assert all(titles.values())
+    for name in EFFECTS:
+        assert [fault.code for fault in Scenario.load(name).faults] == [name]
+
+
+def test_effects_use_the_vocabularies() -> None:
+    for code, effect in EFFECTS.items():
+        assert effect.stage in BY_NAME
+        assert BY_CODE[code].stage in ("", effect.stage)
+        assert effect.knobs
+
+
+def test_times_are_seconds_or_carry_a_unit_and_negative_ones_count_from_the_end() -> None:
+    text = GOOD + '[[cause]]\ncode = "throttled"\nat = "-5m"\nfor = 90\n[[cause]]\ncode = "capacity"\nat = "2h"\n'
+    scenario = parse(tomllib.loads(text), "x")
+    hour = 3600 * 10**9
+    assert scenario.faults[0].window_ns(hour) == (3300 * 10**9, 3390 * 10**9)
+    assert scenario.faults[1].window_ns(3 * hour) == (2 * hour, 3 * hour)
+    assert scenario.faults[1].window_ns(hour) == (hour, hour)
+
+
+def test_a_rate_is_shared_as_before() -> None:
+    scenario = Scenario.load("healthy").scaled(10.0)
+    assert sum(traffic.rate for traffic in scenario.traffic) == pytest.approx(10.0)
+    assert scenario.traffic[0].rate == pytest.approx(10.0 * 0.35 / 0.57)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "at least one service"),
+        (GOOD + 'speed = 3', r"\[\[traffic\]\] 1: unknown key 'speed'; known are service, rate"),
+        (GOOD.replace("rate = 1.0", 'rate = "fast"'), "rate must be a number, got 'fast'"),
+        (GOOD.replace("rate = 1.0", ""), "'rate' is missing"),
+        (GOOD.replace("replicas = 2", "replicas = true"), "replicas must be an integer, got True"),
+        (GOOD.replace("replicas = 2", "replicas = 0"), "must be 1 or more"),
+        (GOOD.replace('service = "chat"', 'service = "talk"'), "no service 'talk'; there are chat"),
+        (GOOD + "abort = 1.5", "abort must be between 0 and 1, got 1.5"),
+        (GOOD + '[[cause]]\ncode = "gremlins"\nat = 1', "the lab cannot make 'gremlins'; it can make client_link"),
+        (GOOD + '[[cause]]\ncode = "throttled"\nat = "soon"', "at must be seconds or .* got 'soon'"),
+        (GOOD + '[[cause]]\ncode = "throttled"\nat = 1\ntarget = "chat/2"', r"'chat/2' is no replica of chat \(0 to 1\)"),
+        (GOOD + '[[cause]]\ncode = "throttled"\nat = 1\nstrength = -1', "strength must be 0 or more"),
+        (GOOD + '[[cause]]\ncode = "throttled"\nat = 1\nfor = 0', "for must be above 0"),
+        (GOOD + '[[deploy]]\nservice = "talk"\nversion = "2"\nat = 1', r"\[\[deploy\]\]: no service 'talk'"),
+        ("fleet = 3\n", "expected"),
+    ],
+)  # fmt: skip
+def test_what_cannot_run_is_refused_in_words(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse(tomllib.loads(text), "x")
+
+
+def test_unknown_names_and_files_that_are_not_toml(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="no scenario 'nope'; there are auth_dependency"):
+        Scenario.load("nope")
+    with pytest.raises(NotFound, match="No such file"):
+        Scenario.load(tmp_path / "absent.toml")
+    bad = tmp_path / "bad.toml"
+    bad.write_text("= 3")
+    with pytest.raises(ConfigError, match=r"bad\.toml is not TOML"):
+        Scenario.load(bad)
+
+
+def test_scaling_knobs_are_knobs() -> None:
+    used = {knob for effect in EFFECTS.values() for knob in effect.knobs}
+    assert used >= SCALING
+    assert len(list(FOLDER.glob("*.toml"))) == len(list_scenarios())
