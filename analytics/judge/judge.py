@@ -1,0 +1,140 @@
+"""The judge: spans in, requests out. The job and the request page use the same one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tailtrace import stages
+from tailtrace.analytics.attribution.attribute import Attribution, Spans, attribute, segments
+from tailtrace.analytics.attribution.tree import Forest, build
+from tailtrace.analytics.judge.batch import Batch, Resources, from_inbox, inbox_table
+from tailtrace.analytics.judge.calls import Calls, read_calls
+from tailtrace.analytics.judge.judged import Derived, Judged, Segment
+from tailtrace.analytics.judge.processes import Processes
+from tailtrace.analytics.judge.rows import Arrivals, first_tokens, request_rows
+from tailtrace.analytics.trace import Span
+
+_NAMES = (*stages.NAMES, stages.UNEXPLAINED)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedBatch:
+    """Rows of `requests` in `rows`, one per span index in `entries`, and what they were made from."""
+
+    batch: Batch
+    forest: Forest
+    calls: Calls
+    entries: Any
+    spans: Spans
+    found: Attribution
+    rows: pa.Table
+
+
+def judge_batch(batch: Batch, resources: Resources, arrivals: Arrivals | None = None) -> JudgedBatch:
+    """Every request of whole traces. `resources` are by hash; unknown ones count as empty."""
+    names = np.int64(1) << np.int64(20)
+    ties = (batch.stages.astype(np.int64) + 1) * names + batch.kinds
+    forest = build(
+        batch.offsets,
+        batch.ids,
+        batch.parents,
+        batch.starts,
+        batch.ends,
+        batch.services,
+        batch.kinds,
+        batch.asynchronous,
+        ties,
+        max(len(batch.service_texts), 1),
+    )
+    calls = read_calls(batch, forest.kept)
+    entries = np.flatnonzero(forest.entry & ~calls.superseded)
+    tokens = first_tokens(batch, calls, entries)
+    group = np.full(len(batch), -1, np.int64)
+    group[calls.at] = calls.group
+    spans = Spans(
+        batch.ids,
+        batch.starts,
+        batch.ends,
+        batch.services,
+        batch.kinds,
+        batch.names,
+        batch.stages,
+        batch.faults,
+        group,
+        calls.superseded,
+        calls.first_derived,
+        calls.derived_stage,
+        calls.derived_start,
+        calls.derived_end,
+    )
+    found = attribute(entries, tokens.ttft, spans, forest)
+    executor = np.where(found.executor >= 0, found.executor, entries)
+    processes = Processes(batch.resources[entries], batch.resources[executor], resources)
+    roots = _roots(batch, forest, calls, entries)
+    rows = request_rows(batch, forest, calls, entries, roots, tokens, found, processes, arrivals)
+    return JudgedBatch(batch, forest, calls, entries, spans, found, rows)
+
+
+def _roots(batch: Batch, forest: Forest, calls: Calls, entries: Any) -> Any:
+    """Which entries are the first of their trace; the sample that ends last stands for all of its group."""
+    roots = forest.root.copy()
+    for k in np.flatnonzero(roots[calls.at] & calls.superseded[calls.at]):
+        same = calls.at[(calls.group == calls.group[k]) & ~calls.superseded[calls.at]]
+        roots[same] = True
+    return roots[entries]
+
+
+def judge_spans(spans: Sequence[Span]) -> list[Judged]:
+    """The requests of one trace, first come first, from its spans in any order."""
+    if not spans:
+        return []
+    table, resources = inbox_table(spans)
+    judged = judge_batch(from_inbox(table), resources)
+    batch = judged.batch
+    ends = judged.rows["End"].cast(pa.int64())
+    rows = judged.rows.set_column(0, "Start", judged.rows["Start"].cast(pa.int64())).set_column(1, "End", ends)
+    order = sorted(range(len(judged.entries)), key=lambda e: (batch.starts[judged.entries[e]], e))
+    records = rows.to_pylist()
+    return [
+        Judged(
+            records[e],
+            _segments(judged, spans, int(judged.entries[e])),
+            _derived(judged, spans, int(judged.entries[e])),
+        )
+        for e in order
+    ]
+
+
+def _segments(judged: JudgedBatch, spans: Sequence[Span], entry: int) -> list[Segment]:
+    batch, forest = judged.batch, judged.forest
+    services = batch.service_texts.to_pylist()
+    names = batch.name_texts.to_pylist()
+    out = []
+    for span, stage, start, end, derived in segments(entry, judged.spans, forest).tolist():
+        own = services[batch.services[span]]
+        callee = forest.remote[span] if stage == stages.INDEX["network"] else -1
+        edge = f"{own}->{services[callee]}" if callee >= 0 else ""
+        span_id = spans[batch.row[span]].span_id
+        out.append(Segment(span_id, _NAMES[stage], own, names[batch.names[span]], edge, start, end, bool(derived)))
+    return out
+
+
+def _derived(judged: JudgedBatch, spans: Sequence[Span], entry: int) -> list[Derived]:
+    """Intervals made from attributes below the entry span, of stages that the request has no measured span for."""
+    forest, calls, batch = judged.forest, judged.calls, judged.batch
+    lo = int(forest.place[entry])
+    below = forest.order[lo : lo + int(forest.size[entry])]
+    measured = {int(stage) for stage in batch.stages[below[1:]] if stage >= 0}
+    out = []
+    for span in below.tolist():
+        for d in range(int(calls.first_derived[span]), int(calls.first_derived[span + 1])):
+            stage = int(calls.derived_stage[d])
+            if stage not in measured:
+                times = int(calls.derived_start[d]), int(calls.derived_end[d])
+                out.append(Derived(spans[batch.row[span]].span_id, _NAMES[stage], *times))
+    return out
