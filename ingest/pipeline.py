@@ -4,7 +4,8 @@ One thread writes the journals. It takes every body that waits, writes them in o
 the cost of durability is shared by all senders of that moment. Each signal has an inserter of its own behind it.
 
 An insert costs about 40 ms however small it is, so segments should be big; a quiet system should answer at once. Both follow from
-one rule: a segment is sealed when it is full, or when the inserter is idle and its last insert began over a second ago.
+one rule: a segment is sealed when it is full, or when the inserter is idle and either 25,000 items wait or its last insert
+began over a second ago. While the inserter is busy segments grow, so a system that falls behind becomes cheaper per item.
 """
 
 import os
@@ -25,6 +26,7 @@ from tailtrace.ingest.store.landing import LANDINGS
 from tailtrace.ingest.store.protocol import Signal, Store
 
 SEGMENT_ITEMS = 25_000
+FULL_SEGMENT_ITEMS = 50_000
 SEGMENT_BYTES = 16 * 1024 * 1024
 INSERT_INTERVAL_S = 1.0
 _DISK_CHECK_INTERVAL_S = 1.0
@@ -239,7 +241,7 @@ class Pipeline:
             batch.append(waiting)
             items += waiting.items
             size += waiting.size
-            if items >= SEGMENT_ITEMS or size >= SEGMENT_BYTES:
+            if items >= FULL_SEGMENT_ITEMS or size >= SEGMENT_BYTES:
                 break
         return batch
 
@@ -275,9 +277,10 @@ class Pipeline:
         active = lane.journal.active
         if not active.bodies:
             return False
-        if active.items >= SEGMENT_ITEMS or active.bytes >= SEGMENT_BYTES or self._flushing or not self._running:
+        if active.items >= FULL_SEGMENT_ITEMS or active.bytes >= SEGMENT_BYTES or self._flushing or not self._running:
             return True
-        return not lane.inserter.waiting() and self._clock() - lane.sealed_at >= INSERT_INTERVAL_S
+        enough = active.items >= SEGMENT_ITEMS or self._clock() - lane.sealed_at >= INSERT_INTERVAL_S
+        return enough and not lane.inserter.waiting()
 
     def _seal(self, lane: _Lane) -> None:
         segment = lane.journal.seal()

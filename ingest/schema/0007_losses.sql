@@ -22,7 +22,7 @@ FROM (
     FROM (
       SELECT Pair.1 AS Resource, arrayJoin(Pair.2) AS Scope
       FROM (
-        SELECT arrayJoin(arrayZip(resource_spans.resource.attributes, resource_spans.scope_spans.scope.attributes)) AS Pair FROM otlp_traces
+        SELECT arrayJoin(arrayZip(resource_spans.resource.attributes, resource_spans.scope_spans.scope.attributes)) AS Pair FROM otlp_traces_own
         WHERE has(arrayFlatten(resource_spans.scope_spans.scope.attributes.key), 'tailtrace.dropped')))))
 WHERE Count > 0
 GROUP BY Minute, Service, Instance, Signal, Reason;
