@@ -79,7 +79,7 @@ class Intake:
             loop = asyncio.get_running_loop()
             checked = await loop.run_in_executor(self._workers, self._checked, signal, body, encoding, json)
         try:
-            if checked.items:
+            if checked.body:  # without an item it may still carry what a client lost
                 durable = asyncio.wrap_future(self._sink.submit(signal, checked.body, checked.items))
                 await asyncio.wait_for(durable, self.limits.commit_timeout_s)
         except (Overloaded, TimeoutError) as error:

@@ -59,7 +59,7 @@ def check(signal: CheckedSignal, body: bytes, limits: Limits, now_unix_ns: int) 
         np.int64,
     )
     fault, offset, items, found = scan(
-        np.frombuffer(body, np.uint8), layout.wire, layout.child, layout.rule, layout.kind, bounds
+        np.frombuffer(body, np.uint8), layout.wire, layout.child, layout.rule, layout.kind, layout.single, bounds
     )
     if fault:
         raise Rejected(f"not an OTLP export request: {_FAULTS[Fault(fault)]}, at byte {offset} of {len(body)}")

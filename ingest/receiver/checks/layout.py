@@ -38,6 +38,7 @@ class Rule(IntEnum):
     NESTED = 13
     ARRAY = 14
     UNSUPPORTED = 15
+    FLAG = 16
 
 
 class Kind(IntEnum):
@@ -48,19 +49,22 @@ class Kind(IntEnum):
     LINK = 2
     POINT = 3
     VALUE = 4
+    ELEMENT = 5
+    PAIR = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
     """Tables by message and field number: wire type (-1 = not stored), message it holds (-1 = none), rule.
 
-    `kind` is by message alone.
+    `kind` is by message alone. Of the fields marked `single`, a message may hold one, once: the store refuses a second.
     """
 
     wire: npt.NDArray[np.int64]
     child: npt.NDArray[np.int64]
     rule: npt.NDArray[np.int64]
     kind: npt.NDArray[np.int64]
+    single: npt.NDArray[np.int64]
 
 
 _Field = tuple[int, str | None, Rule]  # wire type, name of the message it holds, rule
@@ -69,7 +73,7 @@ _Messages = dict[str, tuple[Kind, dict[int, _Field]]]
 _TEXT: _Field = (LENGTH, None, Rule.TEXT)
 _NAME: _Field = (LENGTH, None, Rule.NAME)
 _TIME: _Field = (FIXED64, None, Rule.NONE)
-_BOOL: _Field = (VARINT, None, Rule.NONE)
+_BOOL: _Field = (VARINT, None, Rule.FLAG)
 _ENUM: _Field = (VARINT, None, Rule.ENUM)
 _ATTRIBUTE: _Field = (LENGTH, "KeyValue", Rule.ATTRIBUTE)
 _NESTED: _Field = (LENGTH, None, Rule.NESTED)
@@ -84,10 +88,10 @@ _SCALARS: dict[int, _Field] = {1: _TEXT, 2: _BOOL, 3: (VARINT, None, Rule.NONE),
 _COMMON: _Messages = {
     "Resource": (Kind.PLAIN, {1: _ATTRIBUTE}),
     "Scope": (Kind.PLAIN, {1: _NAME, 2: _NAME, 3: _ATTRIBUTE}),
-    "KeyValue": (Kind.PLAIN, {1: (LENGTH, None, Rule.KEY), 2: _message("AnyValue")}),
+    "KeyValue": (Kind.PAIR, {1: (LENGTH, None, Rule.KEY), 2: _message("AnyValue")}),
     "AnyValue": (Kind.VALUE, {**_SCALARS, 5: _message("ArrayValue", Rule.ARRAY), 6: _NESTED, 7: _NESTED}),
     "ArrayValue": (Kind.PLAIN, {1: _message("Element")}),
-    "Element": (Kind.PLAIN, {**_SCALARS, 5: _NESTED, 6: _NESTED, 7: _NESTED}),
+    "Element": (Kind.ELEMENT, {**_SCALARS, 5: _NESTED, 6: _NESTED, 7: _NESTED}),
 }
 
 _TRACES: _Messages = {
@@ -148,6 +152,14 @@ _METRICS: _Messages = {
 }
 
 
+_SINGLE: dict[str, tuple[int, ...]] = {
+    "AnyValue": (1, 2, 3, 4, 5, 6, 7),
+    "Element": (1, 2, 3, 4, 5, 6, 7),
+    "KeyValue": (2,),
+    "Number": (4, 6),
+}
+
+
 def _tables(messages: _Messages) -> Layout:
     index = {name: position for position, name in enumerate(messages)}
     shape = (len(messages), FIELDS)
@@ -155,13 +167,17 @@ def _tables(messages: _Messages) -> Layout:
     child = np.full(shape, -1, np.int64)
     rule = np.zeros(shape, np.int64)
     kind = np.zeros(len(messages), np.int64)
+    single = np.zeros(shape, np.int64)
     for name, (message_kind, fields) in messages.items():
         kind[index[name]] = message_kind
         for number, (wire_type, holds, field_rule) in fields.items():
             wire[index[name], number] = wire_type
             child[index[name], number] = -1 if holds is None else index[holds]
             rule[index[name], number] = field_rule
-    return Layout(wire, child, rule, kind)
+    for name, numbers in _SINGLE.items():
+        if name in index:
+            single[index[name], list(numbers)] = 1
+    return Layout(wire, child, rule, kind, single)
 
 
 LAYOUTS: Final[dict[Any, Layout]] = {"traces": _tables(_TRACES), "metrics": _tables(_METRICS)}

@@ -26,6 +26,8 @@ def reason_for(edit: Edit, signal: str, item: bytes, now_unix_ns: int, limits: L
     if signal == "metrics":
         if edit is Edit.UNSUPPORTED:
             return "histograms and summaries are not stored yet; send gauges and sums"
+        if edit is Edit.TWO_VALUES:
+            return "data point: holds more than one value"
         return f"data point: time_unix_nano {_time(times.get(3, 0), now_unix_ns, earliest)}"
     trace_id, span_id = texts.get(1, b""), texts.get(2, b"")
     who = f"span {span_id[:32].hex() or '(no id)'} ({texts.get(5, b'')[:64].decode('utf-8', 'replace')!r})"

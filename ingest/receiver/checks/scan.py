@@ -37,6 +37,7 @@ class Edit(IntEnum):
     START_IN_FUTURE = 3
     END_IN_FUTURE = 4
     UNSUPPORTED = 5
+    TWO_VALUES = 6
     # Those above cost the item; those below mend it.
     PARENT_DROPPED = 8
     LINK_DROPPED = 9
@@ -59,6 +60,7 @@ _GOOD, _MISSING, _BAD = 1, 0, -1
 
 # Plain numbers: the compiler does not take members of enumerations as constants in every release.
 _SPAN, _LINK, _POINT, _VALUE = int(Kind.SPAN), int(Kind.LINK), int(Kind.POINT), int(Kind.VALUE)
+_ELEMENT, _PAIR = int(Kind.ELEMENT), int(Kind.PAIR)
 _R_TRACE_ID, _R_SPAN_ID, _R_PARENT_ID = int(Rule.TRACE_ID), int(Rule.SPAN_ID), int(Rule.PARENT_ID)
 _R_START, _R_END, _R_NAME, _R_KEY, _R_TEXT = (
     int(Rule.START),
@@ -69,12 +71,14 @@ _R_START, _R_END, _R_NAME, _R_KEY, _R_TEXT = (
 )
 _R_ENUM, _R_ATTRIBUTE, _R_EVENT, _R_LINK = int(Rule.ENUM), int(Rule.ATTRIBUTE), int(Rule.EVENT), int(Rule.LINK)
 _R_NESTED, _R_ARRAY, _R_UNSUPPORTED = int(Rule.NESTED), int(Rule.ARRAY), int(Rule.UNSUPPORTED)
+_R_FLAG = int(Rule.FLAG)
 _F_VARINT, _F_TAG, _F_GROUP = int(Fault.VARINT), int(Fault.TAG), int(Fault.GROUP)
 _F_TRUNCATED, _F_WIRE_TYPE = int(Fault.TRUNCATED), int(Fault.WIRE_TYPE)
 _E_TRACE_ID, _E_SPAN_ID, _E_EARLY = int(Edit.BAD_TRACE_ID), int(Edit.BAD_SPAN_ID), int(Edit.START_TOO_EARLY)
 _E_FUTURE, _E_END, _E_UNSUPPORTED = int(Edit.START_IN_FUTURE), int(Edit.END_IN_FUTURE), int(Edit.UNSUPPORTED)
 _E_PARENT, _E_LINK, _E_ATTRIBUTE = int(Edit.PARENT_DROPPED), int(Edit.LINK_DROPPED), int(Edit.ATTRIBUTE_DROPPED)
 _E_EVENT, _E_LINKS, _E_ENUM = int(Edit.EVENT_DROPPED), int(Edit.LINK_OVER_LIMIT), int(Edit.ENUM_DROPPED)
+_E_TWO = int(Edit.TWO_VALUES)
 _E_NAME, _E_KEY, _E_VALUE, _E_JSON = int(Edit.NAME_CUT), int(Edit.KEY_CUT), int(Edit.VALUE_CUT), int(Edit.VALUE_AS_JSON)
 
 
@@ -120,7 +124,7 @@ def _grown(edits: Any) -> Any:
 
 
 def scan_plain(
-    data: Any, wire: Any, child: Any, rule: Any, kind: Any, limits: Any
+    data: Any, wire: Any, child: Any, rule: Any, kind: Any, single: Any, limits: Any
 ) -> tuple[int, int, int, npt.NDArray[np.int64]]:
     """(fault, byte where it is, items, edits).
 
@@ -137,6 +141,7 @@ def scan_plain(
     tag_at: Any = np.zeros(_DEPTH, np.int64)
     stop_at: Any = np.zeros(_DEPTH, np.int64)
     attributes: Any = np.zeros(_DEPTH, np.int64)
+    singles: Any = np.zeros(_DEPTH, np.int64)
     edits_before: Any = np.zeros(_DEPTH, np.int64)
     edits: Any = np.empty((16, 3), np.int64)
     n_edits: Any = 0
@@ -183,8 +188,16 @@ def scan_plain(
                     verdict = _E_EARLY
                 elif start < 0 or start > latest:
                     verdict = _E_FUTURE
-            elif what == _VALUE and nested:
-                verdict = _E_JSON
+                elif singles[level] > 1:
+                    verdict = _E_TWO
+            elif what == _VALUE:
+                if nested or singles[level] > 1:
+                    verdict = _E_JSON
+            elif what == _ELEMENT:
+                if singles[level] > 1:
+                    nested = True
+            elif what == _PAIR and singles[level] > 1:
+                verdict = _E_ATTRIBUTE
             if verdict >= 0:
                 n_edits = edits_before[level]
                 if n_edits == edits.shape[0]:
@@ -241,6 +254,7 @@ def scan_plain(
         if expected != wire_type:
             return _F_WIRE_TYPE, tag_start, items, edits[:0]
 
+        singles[level] += single[current, number]
         what = rule[current, number]
         verdict = -1
         size = field_end - at
@@ -277,6 +291,12 @@ def scan_plain(
         elif what == _R_ENUM:
             if value < 0 or value > 0x7FFFFFFF:
                 verdict = _E_ENUM
+        elif what == _R_FLAG:
+            if value < 0 or value > 1:
+                if kind[current] == _VALUE or kind[current] == _ELEMENT:
+                    nested = True
+                else:
+                    verdict = _E_ENUM
         elif what == _R_ATTRIBUTE:
             attributes[level] += 1
             if attributes[level] > max_attributes:
@@ -317,6 +337,7 @@ def scan_plain(
         tag_at[level] = tag_start
         stop_at[level] = field_end
         attributes[level] = 0
+        singles[level] = 0
         edits_before[level] = n_edits
         what = kind[into]
         if what in (_SPAN, _POINT):
