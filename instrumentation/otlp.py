@@ -193,7 +193,7 @@ def _pair(tag: int, name: str, value: Any, depth: int = 0) -> bytes:
 
 
 def encode_attributes(attributes: Attributes, tag: int = 0x4A) -> bytes:
-    """Repeated KeyValue fields. `tag`: 0x4A in a span, 0x0A in a resource, 0x1A in a scope or event, 0x3A in a point."""
+    """Repeated KeyValue fields. `tag`: 0x4A in a span, 0x0A a resource, 0x1A a scope or an event, 0x3A a point."""
     return b"".join([_pair(tag, name, value) for name, value in attributes.items()])
 
 

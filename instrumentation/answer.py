@@ -1,0 +1,256 @@
+"""The answer of one HTTP request as it is sent: status, sizes, token times, and time blocked by a slow reader."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections import deque
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final
+
+from tailtrace.instrumentation import clock, sse
+from tailtrace.instrumentation.outcome import of_exception, of_status
+from tailtrace.instrumentation.record import Record
+
+Message = MutableMapping[str, Any]
+Send = Callable[[Message], Awaitable[None]]
+
+_TAIL: Final = 5
+_TAIL_BYTES: Final = 4096
+_SAMPLE_MASK: Final = 31
+_BLOCKED_NS: Final = 200_000
+_MAX_BLOCKED: Final = 64
+_TCP_INFO_RTT_AT: Final = 68
+
+# Content types whose chunks are tokens when the length is not known beforehand.
+_TOKEN_TYPES: Final = (
+    b"text/event-stream", b"application/x-ndjson", b"application/ndjson", b"application/jsonl",
+    b"application/json-lines", b"text/plain",
+)  # fmt: skip
+_FRAMED: Final = (b"text/event-stream", b"application/x-ndjson", b"application/ndjson", b"application/json")
+
+
+class _NeverPaused:
+    write_paused = False
+
+
+class Answer:
+    """Stands in for the server's `send`: headers first, then bodies until the first token, then the fast path."""
+
+    def __init__(self, record: Record, send: Send) -> None:
+        self._record = record
+        self._server_send = send
+        self._status = 0
+        self._size = 0
+        self._bodies = 0
+        self._start_ns = 0
+        self._done_ns = 0
+        self._left = False
+        self._frames: sse.Frames | None = None
+        self._blocked: list[tuple[int, int]] = []
+        # uvicorn: the cycle knows whether the next send will wait and whether the client is gone.
+        self._cycle: Any = getattr(send, "__self__", None)
+        self._flow: Any = getattr(self._cycle, "flow", None)
+        if not hasattr(self._flow, "write_paused"):
+            self._flow = None
+        self._stream_send: Send = self._before_tokens
+        self._fast: Send | None = None
+        self._framed_json = False
+
+    def send(self, message: Message) -> Awaitable[None]:
+        """What the app calls. After the first token this goes straight to the fast path."""
+        fast = self._fast
+        if fast is not None:
+            return fast(message)
+        return self._slow(message)
+
+    def client_left(self) -> None:
+        """The client went away; it counts only while the answer is not complete."""
+        if not self._done_ns:
+            self._left = True
+
+    async def _slow(self, message: Message) -> None:
+        kind = message["type"]
+        if kind == "http.response.start":
+            self._begin(message)
+            await self._server_send(message)
+        elif kind == "http.response.body":
+            await self._stream_send(message)
+        else:
+            await self._server_send(message)
+
+    def _begin(self, message: Message) -> None:
+        self._start_ns = clock.now_ns()
+        self._status = message.get("status", 0)
+        content_type = b""
+        length = None
+        for name, value in message.get("headers", ()):
+            lower = name.lower()
+            if lower == b"content-type":
+                content_type = value.lower()
+            elif lower == b"content-length":
+                length = value
+        record = self._record
+        if length is None and content_type.startswith(_TOKEN_TYPES) and self._status < 400:
+            if not record.first_ns:
+                record.streaming = True
+                if content_type.startswith(_FRAMED):
+                    self._frames = sse.Frames()
+                self._stream_send = self._before_tokens
+                record.tail = deque(maxlen=_TAIL)
+                return
+            record.tail = deque(maxlen=_TAIL)
+        else:
+            record.streaming = False
+            record.tail = deque(maxlen=2)
+            self._framed_json = content_type.startswith(b"application/json")
+        self._stream_send = self._plain
+
+    async def _plain(self, message: Message) -> None:
+        """Bodies that are not tokens: timed one by one, since they are few or large."""
+        body = message.get("body", b"")
+        more = message.get("more_body", False)
+        self._bodies += 1
+        if body:
+            self._size += len(body)
+            if self._record.streaming is not False or self._framed_json:
+                tail = self._record.tail
+                if not tail:
+                    tail.append(bytes(body[:512]))
+                tail.append(bytes(body[-_TAIL_BYTES:]))
+        before = clock.now_ns()
+        if not more:
+            self._complete(before)
+        await self._server_send(message)
+        self._note(before, clock.now_ns())
+
+    async def _before_tokens(self, message: Message) -> None:
+        """Bodies of a stream until its first token of an answer."""
+        now = clock.now_ns()
+        body = message.get("body", b"")
+        record = self._record
+        if body and not self._fast:
+            self._size += len(body)
+            channel = self._frames.feed(bytes(body)) if self._frames is not None else sse.ANSWER
+            if channel:
+                if record.first_ns:
+                    record.times.append(now)
+                else:
+                    record.begin_tokens(now)
+                if channel == sse.ANSWER:
+                    record.answer_ns = now
+                    self._go_fast()
+            record.tail.append(message)
+        if not message.get("more_body", False):
+            self._complete(now)
+        await self._server_send(message)
+        self._note(now, clock.now_ns())
+
+    def _go_fast(self) -> None:
+        """Every later body is a token: a clock read and two list writes, and the server's own awaitable goes back."""
+        record = self._record
+        if self._frames is not None:
+            if self._frames.model:
+                record.attributes.setdefault("gen_ai.response.model", self._frames.model)
+            record.attributes.update(self._frames.usage)
+        times = record.times
+        append, keep, now_ns = times.append, record.tail.append, clock.now_ns
+        send, careful, flow = self._server_send, self._careful, self._flow
+
+        if flow is not None:
+
+            def fast(message: Message) -> Awaitable[None]:
+                append(now_ns())
+                keep(message)
+                try:
+                    if message["more_body"] and not flow.write_paused:
+                        return send(message)
+                except KeyError:
+                    pass
+                return careful(message)
+
+        else:
+
+            def fast(message: Message) -> Awaitable[None]:
+                append(now_ns())
+                keep(message)
+                try:
+                    if message["more_body"] and len(times) & _SAMPLE_MASK:
+                        return send(message)
+                except KeyError:
+                    pass
+                return careful(message)
+
+        self._fast = fast
+
+    async def _careful(self, message: Message) -> None:
+        """A send that may wait, is a sample, or is the last; the fast path has marked it already."""
+        before = clock.now_ns()
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            self._complete(before)
+            self._fast = None
+        await self._server_send(message)
+        self._note(before, clock.now_ns())
+
+    def _complete(self, now: int) -> None:
+        """The last body is being sent."""
+        if getattr(self._cycle, "disconnected", False):
+            self._left = True
+        if not self._left:
+            self._done_ns = now
+
+    def _note(self, before: int, after: int) -> None:
+        """Keep a wait in `send`; neighbours are joined when there are too many."""
+        if self._done_ns:
+            self._done_ns = max(self._done_ns, after)
+        if after - before < _BLOCKED_NS:
+            return
+        blocked = self._blocked
+        blocked.append((before, after))
+        if len(blocked) > _MAX_BLOCKED:
+            at = min(range(len(blocked) - 1), key=lambda i: blocked[i + 1][0] - blocked[i][1])
+            blocked[at : at + 2] = [(blocked[at][0], blocked[at + 1][1])]
+
+    def finish(self, failed: type[BaseException] | None) -> None:
+        """The app has returned, or raised `failed`."""
+        record = self._record
+        if self._bodies <= 2 and not record.streaming and self._done_ns:
+            # A whole answer handed over at once: all of it is sending.
+            record.mark("stream_out", self._start_ns, self._done_ns)
+        else:
+            for before, after in self._blocked:
+                record.mark("stream_out", before, after)
+        if self._size and not (self._fast or record.first_ns):
+            record.attributes["http.response.body.size"] = self._size
+        if self._status:
+            record.attributes["http.response.status_code"] = self._status
+        rtt_ns = self._rtt_ns()
+        if rtt_ns:
+            record.attributes["tailtrace.client_rtt_ns"] = rtt_ns
+        left = self._left or (not self._done_ns and getattr(self._cycle, "disconnected", False))
+        outcome = of_exception(failed)
+        error = failed.__name__ if failed is not None and outcome in {"error", "timeout"} else ""
+        if left and outcome != "error":
+            outcome, error = "cancelled", ""
+        elif failed is None and self._status:
+            outcome = of_status(self._status)
+            if outcome in {"error", "timeout"}:
+                error = str(self._status)
+            elif outcome == "ok" and self._start_ns and not self._done_ns:
+                # The answer was begun and never completed, and nobody left: the client got a torn body.
+                outcome, error = "error", "IncompleteResponse"
+        record.finish(outcome, self._done_ns if outcome != "error" else 0, error)
+
+    def _rtt_ns(self) -> int:
+        """The kernel's smoothed round trip to the client, where the server shows its socket (Linux)."""
+        transport = getattr(self._cycle, "transport", None)
+        if transport is None or not hasattr(socket, "TCP_INFO"):
+            return 0
+        try:
+            sock = transport.get_extra_info("socket")
+            if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
+                return 0
+            info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_RTT_AT + 4)
+            return int(struct.unpack_from("<I", info, _TCP_INFO_RTT_AT)[0]) * 1000
+        except (OSError, ValueError, struct.error, AttributeError):
+            return 0

@@ -1,0 +1,158 @@
+"""From finished records, stages and steps to the bytes of their spans (wire contract: docs/instrumentation.md)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tailtrace.instrumentation import ids, sse
+from tailtrace.instrumentation.otlp import (
+    INTERNAL,
+    STATUS_ERROR,
+    encode_attributes,
+    encode_span,
+    encode_span_fields,
+    encode_status,
+    span_head,
+)
+from tailtrace.instrumentation.record import Record, Stage
+from tailtrace.instrumentation.tokens import TokenTimes
+from tailtrace.stages import BY_NAME
+
+_MAX_STAGE_NAMES: Final = 2048
+_TIME_MAX: Final = (1 << 64) - 1
+
+_stage_heads: dict[str, bytes] = {}
+
+
+def stage_head(name: str) -> bytes:
+    """Name, kind and stage of a stage's span. A name outside the vocabulary is a `custom` stage of that name."""
+    found = _stage_heads.get(name)
+    if found is None:
+        if name in BY_NAME and name != "custom":
+            attributes = {"tailtrace.stage": name}
+        else:
+            attributes = {"tailtrace.stage": "custom", "tailtrace.stage_name": name}
+        found = span_head(name, INTERNAL) + encode_attributes(attributes)
+        if len(_stage_heads) < _MAX_STAGE_NAMES:
+            _stage_heads[name] = found
+    return found
+
+
+def encode_stage(stage: Stage, trace_id: bytes, parent_span_id: bytes, anchor_ns: int) -> bytes:
+    """One stage's span as a repeated field of ScopeSpans."""
+    rest = _stage_heads.get(stage.name) or stage_head(stage.name)
+    if stage.attributes:
+        rest += encode_attributes(stage.attributes)
+    if stage.error:
+        rest += encode_status(STATUS_ERROR, stage.error)
+    return encode_span_fields(
+        trace_id, stage.span_id, parent_span_id, stage.start_ns + anchor_ns, stage.end_ns + anchor_ns, rest
+    )
+
+
+def encode_lone_stage(stage: Stage, anchor_ns: int) -> bytes:
+    """A stage that is not part of a record here: its caller is elsewhere, or its request has been sent already."""
+    parent = stage.parent
+    return encode_stage(stage, stage.trace_id, parent.span_id if parent is not None else b"", anchor_ns)
+
+
+def encode_record(record: Record, anchor_ns: int) -> bytes:
+    """The request's span and those of its stages. The record's marks and bodies are let go."""
+    attributes = request_attributes(record)
+    rest = span_head(record.name, record.kind) + encode_attributes(attributes)
+    if record.outcome == "error" or record.outcome == "timeout":
+        rest += encode_status(STATUS_ERROR, record.error)
+    trace_id, span_id = record.trace_id, record.span_id
+    spans = [
+        encode_span_fields(
+            trace_id, span_id, record.parent_span_id, record.start_ns + anchor_ns, record.end_ns + anchor_ns, rest
+        )
+    ]
+    stages = record.stages
+    if stages:
+        fresh = ids.span_ids(len(stages))
+        for stage, new_id in zip(stages, fresh, strict=True):
+            if not stage._id:
+                stage._id = new_id
+        for stage in stages:
+            parent = stage.parent
+            spans.append(
+                encode_stage(
+                    stage, trace_id, span_id if parent is record or parent is None else parent.span_id, anchor_ns
+                )
+            )
+        # A stage knows its record: without this cut, each request would wait for the cycle collector.
+        record.stages = []
+    return b"".join(spans)
+
+
+def request_attributes(record: Record) -> dict[str, Any]:
+    """All attributes of the request's span."""
+    attributes: dict[str, Any] = {"tailtrace.request": True, "tailtrace.outcome": record.outcome}
+    if record.tail is not None:
+        _read_tail(record)
+    if record.streaming is not None:
+        attributes["tailtrace.streaming"] = record.streaming
+    if record.first_ns and record.streaming:
+        start = record.start_ns
+        times = record.folded or TokenTimes()
+        times.fold(record.times)
+        record.times = []
+        attributes["tailtrace.ttft_ns"] = record.first_ns - start
+        if record.answer_ns:
+            attributes["tailtrace.ttft_answer_ns"] = record.answer_ns - start
+        attributes["tailtrace.last_token_ns"] = times.last_ns - start
+        if times.counts:
+            attributes["tailtrace.gaps"] = times.gaps_text()
+        if times.stalls:
+            attributes["tailtrace.stalls"] = times.stalls_text(start)
+    if record.weight > 1:
+        attributes["tailtrace.sample_weight"] = record.weight
+    if record.error:
+        attributes["error.type"] = record.error
+    if record.attributes:
+        attributes.update(record.attributes)
+    return attributes
+
+
+def _read_tail(record: Record) -> None:
+    """Usage, model and samples from the last bodies; frames after the last token are not tokens."""
+    bodies: list[bytes] = [_body(message) for message in record.tail]
+    record.tail = None
+    if record.first_ns:
+        if record.outcome == "ok":
+            for body in reversed(bodies):
+                if len(record.times) <= 1 or (body and sse.carries_token(body)):
+                    break
+                record.times.pop()
+        n = sse.samples(bodies)
+        if n > 1:
+            record.attributes.setdefault("tailtrace.n", n)
+    usage: dict[str, int] = {}
+    for body in bodies:
+        if b"_tokens" in body:
+            usage.update(sse.read_usage(body))
+    if usage:
+        record.attributes.update(usage)
+        record.attributes["tailtrace.tokens_source"] = "usage"
+    if "gen_ai.response.model" not in record.attributes:
+        for body in bodies:
+            model = sse.read_model(body)
+            if model:
+                record.attributes["gen_ai.response.model"] = model
+                break
+
+
+def _body(message: Any) -> bytes:
+    """The bytes of an ASGI message, or of a plain body."""
+    body = message.get("body", b"") if isinstance(message, dict) else message
+    return body if isinstance(body, bytes) else bytes(body)
+
+
+def encode_item(item: Any, anchor_ns: int) -> bytes:
+    """Whatever the buffer holds: a record, a lone stage, or a span of another library."""
+    if type(item) is Record:
+        return encode_record(item, anchor_ns)
+    if type(item) is Stage:
+        return encode_lone_stage(item, anchor_ns)
+    return encode_span(item)

@@ -1,0 +1,36 @@
+"""Trace and span ids.
+
+A generator of our own, so that an application's `random.seed(0)` gives no two processes the same ids. It is seeded anew
+in a forked child.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+
+_random = random.Random()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _random.seed())
+
+
+def trace_id() -> bytes:
+    """16 random bytes, never all zero."""
+    return (_random.getrandbits(128) or 1).to_bytes(16, "big")
+
+
+def span_id() -> bytes:
+    """8 random bytes, never all zero."""
+    return (_random.getrandbits(64) or 1).to_bytes(8, "big")
+
+
+def span_ids(count: int) -> list[bytes]:
+    """`count` span ids drawn at once."""
+    block = _random.randbytes(8 * count)
+    return [block[at : at + 8] for at in range(0, 8 * count, 8)]
+
+
+def seed(value: int | None) -> None:
+    """Make the ids repeatable (tests); None makes them random again."""
+    _random.seed(value)

@@ -1,0 +1,148 @@
+"""The one running instance of this process: `instrument()` starts it, a fork renews it, leaving the process ends it."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import sys
+from typing import Any
+
+from tailtrace.errors import ConfigError
+from tailtrace.instrumentation import record
+from tailtrace.instrumentation.exporter import Exporter
+from tailtrace.instrumentation.resource import build_resource, keyed
+from tailtrace.instrumentation.settings import Settings, read_settings
+from tailtrace.instrumentation.transport import open_transport
+
+log = logging.getLogger("tailtrace")
+
+
+class Runtime:
+    """What runs after `instrument()`: settings, this process's resource, and the exporter."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.sample = settings.sample
+        self._described: dict[str, Any] = {}
+        self.resource: dict[str, Any] = {}
+        self.exporter: Exporter
+        self.renew()
+
+    def renew(self) -> None:
+        """New instance id, queue, connection and thread-to-be: at start, and in a forked child."""
+        self.resource = {**build_resource(self.settings), **self._described}
+        self.exporter = Exporter(self.settings, self.resource, open_transport(self.settings))
+        record.count_loss = self.exporter.losses.add
+        record.submit = self._first_put
+
+    def _first_put(self, item: Any) -> None:
+        """The thread starts with the first item, so that a process which only forks never has one."""
+        try:
+            self.exporter.start()
+            record.submit = self.exporter.put
+        except RuntimeError:
+            # No thread can start while the interpreter ends; the item is sent by shutdown's thread or counted there.
+            pass
+        self.exporter.put(item)
+
+    def describe(self, attributes: dict[str, Any]) -> None:
+        self._described.update(attributes)
+        self.resource.update(attributes)
+        self.exporter.describe(self.resource)
+
+
+active: Runtime | None = None
+
+
+def instrument(
+    service_name: str | None = None,
+    *,
+    endpoint: str | None = None,
+    role: str | None = None,
+    service_version: str | None = None,
+    sample: int | None = None,
+    resource: dict[str, Any] | None = None,
+    **settings: Any,
+) -> None:
+    """Start recording in this process. Nothing of this package runs before.
+
+    Every argument has an environment variable and a default (docs/instrumentation.md); `settings` are the other fields
+    of `Settings`. Call it once, as early as you like; a second call changes nothing and warns. An endpoint that cannot
+    work is logged and leaves the application uninstrumented. Raises TypeError for an argument that does not exist.
+    """
+    global active
+    chosen = read_settings(
+        service_name=service_name,
+        endpoint=endpoint,
+        role=role,
+        service_version=service_version,
+        sample=sample,
+        resource=resource,
+        **settings,
+    )
+    if active is not None:
+        log.warning("tailtrace: instrument() was called a second time in this process; the first call stands")
+        return
+    if chosen.disabled:
+        log.info("tailtrace: disabled by OTEL_SDK_DISABLED")
+        return
+    try:
+        active = Runtime(chosen)
+    except ConfigError as error:
+        log.error("tailtrace: not started: %s", error)
+    except Exception:
+        log.exception("tailtrace: not started")
+
+
+def describe(**attributes: Any) -> None:
+    """Say more about this process than was known at `instrument()`: engine, model, precision, tp, gpu_uuids, ...
+
+    Names of the wire contract go without their prefix; dotted names are sent as they are.
+    """
+    if active is not None:
+        active.describe(keyed(attributes))
+
+
+def flush(timeout_s: float = 5.0) -> bool:
+    """Send everything recorded so far. True when it was taken in time; blocks, so never call it in a request."""
+    return active.exporter.flush(timeout_s) if active is not None else True
+
+
+def shutdown(timeout_s: float | None = None) -> None:
+    """Send what is left and stop, in at most `timeout_s` (the setting `shutdown_s` where None)."""
+    global active
+    runtime, active = active, None
+    record.submit = _ignore
+    if runtime is not None:
+        runtime.exporter.shutdown(runtime.settings.shutdown_s if timeout_s is None else timeout_s)
+
+
+def losses() -> dict[str, int]:
+    """Spans lost in this process so far, by reason."""
+    return active.exporter.losses.snapshot() if active is not None else {}
+
+
+def _ignore(item: Any) -> None:
+    """Where records go while nothing runs."""
+
+
+def _after_fork() -> None:
+    """In the child: nothing of the parent's queue, thread, connection or identity is used again."""
+    record.streaming_now.clear()
+    if active is None:
+        return
+    try:
+        active.renew()
+        if "multiprocessing.util" in sys.modules:
+            # A multiprocessing child leaves by os._exit: only these finalizers run then.
+            from multiprocessing.util import Finalize
+
+            Finalize(None, shutdown, exitpriority=10)
+    except Exception:
+        log.exception("tailtrace: not running in the forked child")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+atexit.register(shutdown)
