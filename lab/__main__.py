@@ -9,9 +9,8 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from tailtrace.lab.live import LiveLab
-
 from tailtrace.errors import TailtraceError
+from tailtrace.lab.live import LiveLab
 from tailtrace.lab.paced import PacedLab
 from tailtrace.lab.scenario import Scenario, list_scenarios
 

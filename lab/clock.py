@@ -58,10 +58,10 @@ class RealClock:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._start_ns = time.monotonic_ns()
+        self.start_ns = time.monotonic_ns()
 
     def now_ns(self) -> int:
-        return time.monotonic_ns() - self._start_ns
+        return time.monotonic_ns() - self.start_ns
 
     def at(self, when_ns: int, callback: Callable[..., None], *args: Any) -> None:
         self._loop.call_later(max(0, when_ns - self.now_ns()) / SECOND, callback, *args)

@@ -45,7 +45,7 @@ class PacedLab:
         return {"posted": self.posted, "refused": self.refused}
 
     async def run(self, endpoint: str, scenario: Scenario, rate: float | None, stop: asyncio.Event) -> None:
-        """Until `stop`: posts what ended in each half second. A receiver that is away loses bodies, counted in `refused`."""
+        """Until `stop`: posts what ended in each half second. What a receiver does not take is lost, and counted."""
         url = traces_url(endpoint)
         if rate:
             scenario = scenario.scaled(rate)
