@@ -1,0 +1,118 @@
+"""The Celery application: `celery -A tailtrace.analytics.celery_app worker -P threads`, or embedded in the owner.
+
+A task carries nothing: jobs find their windows in the store, so a tick that comes twice, late or never changes nothing
+but the delay. Nobody waits for a result, so none is kept.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any, Final
+
+from celery import Celery
+from celery.signals import worker_init
+
+from tailtrace.analytics.jobs.requests import JobReport, run_requests
+from tailtrace.analytics.jobs.trim import trim_inbox
+from tailtrace.errors import ConfigError
+from tailtrace.ingest.settings import ServerSettings
+from tailtrace.ingest.store import Store, open_store
+
+log = logging.getLogger(__name__)
+
+TIME_LIMIT_S: Final = 300
+VISIBILITY_TIMEOUT_S: Final = 3600
+TICK_S: Final = 1.0
+TRIM_S: Final = 60.0
+# Rounds that one task may run to catch up before it lets others have the worker.
+MAX_ROUNDS: Final = 20
+
+_store: Store | None = None
+_lock = threading.Lock()
+
+
+def use_store(store: Store | None) -> None:
+    """The store of this process's tasks; the owner of an embedded one hands it over before it starts the worker."""
+    global _store
+    _store = store
+
+
+def current_store() -> Store:
+    """The store handed over, else the ClickHouse server that the settings name."""
+    global _store
+    with _lock:
+        if _store is None:
+            settings = ServerSettings()
+            if not settings.clickhouse_url:
+                raise ConfigError(
+                    "a worker of its own needs a ClickHouse server: set TAILTRACE_CLICKHOUSE_URL "
+                    "(the embedded database belongs to the process that `tailtrace up` starts, which runs its own worker)"
+                )
+            _store = open_store(settings)
+        return _store
+
+
+def create_app(broker_url: str) -> Celery:
+    """The application on a broker; an empty URL is a queue in this process's memory."""
+    made = Celery("tailtrace", broker=broker_url or "memory://")
+    made.conf.update(
+        result_backend=None,
+        task_ignore_result=True,
+        task_store_errors_even_if_ignored=False,
+        task_time_limit=TIME_LIMIT_S,
+        task_soft_time_limit=TIME_LIMIT_S - 30,
+        task_acks_late=False,
+        task_default_queue="tailtrace",
+        worker_redirect_stdouts=False,
+        worker_hijack_root_logger=False,
+        worker_prefetch_multiplier=1,
+        worker_pool="threads",
+        worker_enable_remote_control=False,
+        worker_send_task_events=False,
+        broker_connection_retry_on_startup=True,
+        broker_transport_options={"visibility_timeout": VISIBILITY_TIMEOUT_S} if broker_url else {},
+        # A tick that has waited longer than this is worth nothing: the next one does its work.
+        beat_schedule={
+            "requests": {"task": "tailtrace.requests", "schedule": TICK_S, "options": {"expires": 10 * TICK_S}},
+            "trim": {"task": "tailtrace.trim", "schedule": TRIM_S, "options": {"expires": TRIM_S}},
+        },
+        timezone="UTC",
+    )
+    return made
+
+
+app: Final = create_app(ServerSettings().broker_url)
+
+
+@app.task(name="tailtrace.requests")  # type: ignore[untyped-decorator]
+def requests(lane: int = 0, lanes: int = 1) -> None:
+    """Judges what has settled, in as many rounds as it takes to catch up, within a bound."""
+    catch_up(current_store(), lane=lane, lanes=lanes)
+
+
+@app.task(name="tailtrace.trim")  # type: ignore[untyped-decorator]
+def trim() -> None:
+    """Frees the inbox behind the watermark."""
+    trim_inbox(current_store())
+
+
+def catch_up(store: Store, *, lane: int = 0, lanes: int = 1, max_rounds: int = MAX_ROUNDS) -> JobReport:
+    """Rounds of the `requests` job until none is waiting, at most `max_rounds`."""
+    total = JobReport()
+    for _ in range(max_rounds):
+        report = run_requests(store, lane=lane, lanes=lanes)
+        total = total.plus(report)
+        if not report.behind:
+            break
+    return total
+
+
+@worker_init.connect  # type: ignore[untyped-decorator]
+def refuse_fork(sender: Any = None, **_: Any) -> None:
+    """The prefork pool forks, and neither the engine nor the memory of rounds survives that."""
+    pool = str(getattr(sender, "pool_cls", ""))
+    if "prefork" in pool or "processes" in pool:
+        raise SystemExit(
+            "tailtrace jobs run on threads: start the worker with -P threads (prefork forks, which hangs chdb)"
+        )

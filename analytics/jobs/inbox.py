@@ -1,0 +1,126 @@
+"""Reading new spans: from the inbox in order of arrival, or whole traces that were seen before from `otel_traces`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from tailtrace.ingest.store import Store
+
+# An insert shows its rows only when it is done; none takes longer than this, so later blocks hold no older receive times.
+IN_FLIGHT_MS: Final = 120_000
+MAX_TRACES_A_READ: Final = 5_000
+ARROW: Final[Mapping[str, Any]] = {"output_format_arrow_low_cardinality_as_dictionary": 1}
+
+_BLOCKS: Final = """
+SELECT _block_number AS block, count() AS n, toUnixTimestamp64Milli(min(Received)) AS first
+FROM span_inbox
+WHERE Received >= fromUnixTimestamp64Milli({since:Int64}, 'UTC') AND _block_number > {cursor:UInt64} AND Shard IN {shards:Array(UInt8)}
+GROUP BY block ORDER BY block
+"""
+
+_COLUMNS: Final = """TraceId, SpanId, ParentSpanId, StartNs, DurationNs, ClockFault, Kind, Service, Name, Scope, Status,
+  Stage, StageName, Blocking, Resource, HasAttributes, Attributes"""
+
+_SPANS: Final = f"""
+SELECT {_COLUMNS}, toUnixTimestamp64Milli(Received) AS ReceivedMs, toInt64(_block_number) AS Block
+FROM span_inbox
+WHERE Received >= fromUnixTimestamp64Milli({{since:Int64}}, 'UTC')
+  AND _block_number > {{low:UInt64}} AND _block_number <= {{to:UInt64}} AND Shard IN {{shards:Array(UInt8)}}
+"""
+
+_BOUNDS: Final = """
+SELECT TraceId, toUnixTimestamp64Nano(min(Start)) AS start, toUnixTimestamp64Nano(max(End)) AS end
+FROM otel_traces_trace_id_ts WHERE TraceId IN {traces:Array(String)} GROUP BY TraceId
+"""
+
+_TRACES: Final = """
+SELECT toFixedString(substring(unhex(t.TraceId), 1, 16), 16) AS TraceId,
+  reinterpretAsUInt64(reverse(unhex(t.SpanId))) AS SpanId,
+  reinterpretAsUInt64(reverse(unhex(t.ParentSpanId))) AS ParentSpanId,
+  toUnixTimestamp64Nano(t.Timestamp) AS StartNs, t.Duration AS DurationNs, t.ClockFault AS ClockFault,
+  t.SpanKind AS Kind, t.ServiceName AS Service, t.SpanName AS Name, toLowCardinality(t.ScopeName) AS Scope,
+  t.StatusCode AS Status, t.Stage AS Stage,
+  toLowCardinality(if(t.Stage = 'custom', t.SpanAttributes['tailtrace.stage_name'], '')) AS StageName,
+  NOT (t.Stage != '' AND t.SpanAttributes['tailtrace.blocking'] = 'false') AS Blocking,
+  cityHash64(mapKeys(t.ResourceAttributes), mapValues(t.ResourceAttributes)) AS Resource,
+  true AS HasAttributes, t.SpanAttributes AS Attributes,
+  toUnixTimestamp64Milli(t.ReceivedAt) AS ReceivedMs, toInt64(0) AS Block
+FROM otel_traces AS t
+WHERE t.TraceId IN {traces:Array(String)}
+  AND t.Timestamp >= fromUnixTimestamp64Nano({start:Int64}, 'UTC') AND t.Timestamp <= fromUnixTimestamp64Nano({end:Int64}, 'UTC')
+ORDER BY t.TraceId, t.Timestamp
+LIMIT {limit:UInt32} BY t.TraceId
+"""
+
+_RESOURCES: Final = (
+    "SELECT Hash, any(Attributes) AS Attributes FROM resources WHERE Hash IN {hashes:Array(UInt64)} GROUP BY Hash"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NewBlocks:
+    """The blocks of the inbox that a round takes: up to `to`, `spans` in all; `next_ms` is when the first left out came."""
+
+    to: int
+    spans: int
+    next_ms: int | None
+
+
+def new_blocks(store: Store, shards: Sequence[int], since_ms: int, cursor: int, limit: int) -> NewBlocks | None:
+    """Blocks after `cursor`, at least one and then as many as hold `limit` spans; None when there is none."""
+    parameters = {"since": since_ms, "cursor": cursor, "shards": list(shards)}
+    rows = store.query(_BLOCKS, parameters, role="jobs")
+    if not rows:
+        return None
+    taken, spans = 0, 0
+    for row in rows:
+        if taken and spans + int(row["n"]) > limit:
+            break
+        spans += int(row["n"])
+        taken += 1
+    left = rows[taken:]
+    return NewBlocks(int(rows[taken - 1]["block"]), spans, min(int(row["first"]) for row in left) if left else None)
+
+
+def read_inbox(store: Store, shards: Sequence[int], since_ms: int, low: int, to: int) -> pa.Table:
+    """The spans of blocks in (low, to]."""
+    parameters = {"since": since_ms, "low": low, "to": to, "shards": list(shards)}
+    return store.query_arrow(_SPANS, parameters, role="jobs", settings=ARROW)
+
+
+def trace_bounds(store: Store, traces: Sequence[str]) -> tuple[int, int] | None:
+    """The earliest start and the latest end (ns) of these traces."""
+    rows = store.query(_BOUNDS, {"traces": list(traces)}, role="jobs")
+    if not rows:
+        return None
+    return min(int(row["start"]) for row in rows), max(int(row["end"]) for row in rows)
+
+
+def read_traces(store: Store, traces: Sequence[str], bounds: tuple[int, int], limit: int) -> pa.Table:
+    """All spans of these traces with all their attributes, in the form of the inbox; at most `limit` of each."""
+    parameters = {"traces": list(traces), "start": bounds[0], "end": bounds[1], "limit": limit}
+    return store.query_arrow(_TRACES, parameters, role="jobs", settings=ARROW)
+
+
+class ResourceCache:
+    """Resource attributes by hash; asked of the store once."""
+
+    def __init__(self, limit: int = 20_000) -> None:
+        self._known: dict[int, Mapping[str, str]] = {}
+        self._limit = limit
+
+    def get(self, store: Store, hashes: Any) -> Mapping[int, Mapping[str, str]]:
+        """At least those of `hashes` that are stored."""
+        wanted = [int(h) for h in np.unique(hashes) if int(h) not in self._known]
+        if len(self._known) + len(wanted) > self._limit:
+            self._known.clear()
+            wanted = [int(h) for h in np.unique(hashes)]
+        for start in range(0, len(wanted), 1000):
+            for row in store.query(_RESOURCES, {"hashes": wanted[start : start + 1000]}, role="jobs"):
+                self._known[int(row["Hash"])] = row["Attributes"]
+        return self._known

@@ -1,0 +1,77 @@
+"""What a worker remembers between rounds. All of it can be forgotten: it only spares look-ups."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+MINUTE_NS: Final = 60_000_000_000
+_GENERATION: Final = 1 << 18
+_GENERATIONS: Final = 8
+
+
+class SeenTraces:
+    """Traces judged lately, by a half of their id; the oldest are forgotten.
+
+    `since_ms`: a trace judged by a span received after this is remembered, unless another worker judged it.
+    """
+
+    def __init__(self, since_ms: int) -> None:
+        self.since_ms = since_ms
+        self._recent = np.zeros(0, np.uint64)
+        self._older: list[tuple[Any, int]] = []
+
+    def contains(self, traces: Any) -> Any:
+        found = np.zeros(len(traces), np.bool_)
+        for known in (self._recent, *(generation for generation, _ in self._older)):
+            if len(known):
+                at = np.minimum(np.searchsorted(known, traces), len(known) - 1)
+                found |= known[at] == traces
+        return found
+
+    def add(self, traces: Any, now_ms: int) -> None:
+        self._recent = np.unique(np.concatenate((self._recent, traces)))
+        if len(self._recent) < _GENERATION:
+            return
+        self._older.append((self._recent, now_ms))
+        self._recent = np.zeros(0, np.uint64)
+        if len(self._older) > _GENERATIONS:
+            self.since_ms = self._older.pop(0)[1]
+
+
+class ArrivalCounts:
+    """Arrivals per minute of each service and model: the offered load, which is not the number of requests running.
+
+    A request gets the count of the minute before it started; in a service's first minute, that of its own.
+    """
+
+    def __init__(self, keep_minutes: int = 90) -> None:
+        self._counts: dict[tuple[str, str], dict[int, int]] = {}
+        self._keep = keep_minutes
+
+    def per_minute(self, service: pa.Array, model: pa.Array, starts: Any) -> Any:
+        """Counts the requests given, and the load of each (float, by request)."""
+        if len(starts) == 0:
+            return np.zeros(0)
+        services, models = service.dictionary_encode(), model.dictionary_encode()
+        pair = services.indices.to_numpy().astype(np.int64) * (len(models.dictionary) + 1) + models.indices.to_numpy()
+        cells, inverse, counts = np.unique(
+            np.stack((pair, starts // MINUTE_NS), axis=1), axis=0, return_inverse=True, return_counts=True
+        )
+        service_texts, model_texts = services.dictionary.to_pylist(), models.dictionary.to_pylist()
+        keys = [(service_texts[p // (len(model_texts) + 1)], model_texts[p % (len(model_texts) + 1)]) for p, _ in cells]
+        for key, (_, minute), count in zip(keys, cells.tolist(), counts.tolist(), strict=True):
+            minutes = self._counts.setdefault(key, {})
+            minutes[minute] = minutes.get(minute, 0) + count
+            while len(minutes) > self._keep:
+                del minutes[min(minutes)]
+        loads = np.array(
+            [
+                self._counts[key].get(minute - 1) or self._counts[key].get(minute, 0)
+                for key, (_, minute) in zip(keys, cells.tolist(), strict=True)
+            ],
+            np.float64,
+        )
+        return loads[inverse.reshape(-1)]

@@ -1,0 +1,257 @@
+"""The `requests` job: judges settled traces and writes their rows, in rounds that leave no trace of being run twice."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailtrace.analytics.jobs import inbox, progress
+from tailtrace.analytics.jobs.memory import ArrivalCounts, SeenTraces
+from tailtrace.analytics.jobs.progress import SHARDS, Claim, Progress
+from tailtrace.analytics.jobs.rewrite import NO_ROWS, rewritten, stored_rows
+from tailtrace.analytics.jobs.settling import Arrived, Decision, decide
+from tailtrace.analytics.judge import columns
+from tailtrace.analytics.judge.batch import from_inbox
+from tailtrace.analytics.judge.judge import JudgedBatch, judge_batch
+from tailtrace.analytics.trace import MAX_SPANS
+from tailtrace.ingest.store import Store
+
+ROUND_SPANS: Final = 400_000
+IDLE_MS: Final = 5_000
+_NOW: Final = "SELECT toUnixTimestamp64Milli(now64(3)) AS now"
+# Clocks of hosts differ; a trace that began this much later than all that is remembered is surely new.
+_CLOCK_SLACK_MS: Final = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class JobReport:
+    """What one call did. `behind`: more is waiting that could be judged now."""
+
+    spans: int = 0
+    traces: int = 0
+    rows: int = 0
+    reopened: int = 0
+    behind: bool = False
+
+    def plus(self, other: JobReport) -> JobReport:
+        return JobReport(
+            self.spans + other.spans,
+            self.traces + other.traces,
+            self.rows + other.rows,
+            self.reopened + other.reopened,
+            self.behind or other.behind,
+        )
+
+
+def run_requests(store: Store, *, now_ms: int | None = None, lane: int = 0, lanes: int = 1) -> JobReport:
+    """One round over the shards of a lane (those equal to `lane` modulo `lanes`).
+
+    `now_ms` is the store's clock unless given. Lanes let several workers share the work; all must count them alike.
+    """
+    with _LOCK:
+        worker = _WORKERS.setdefault(store, {}).setdefault((lane, lanes), _Worker(lane, lanes))
+    with worker.lock:
+        return worker.run(store, now_ms)
+
+
+class _Worker:
+    """The rounds of one lane, and what makes the next one cheap."""
+
+    def __init__(self, lane: int, lanes: int) -> None:
+        self.lock = threading.Lock()
+        self._shards = [shard for shard in range(SHARDS) if shard % lanes == lane]
+        self._resources = inbox.ResourceCache()
+        self._arrivals = ArrivalCounts()
+        self._left: dict[str, Progress] = {}
+        self._seen: dict[str, SeenTraces] = {}
+
+    def run(self, store: Store, now_ms: int | None) -> JobReport:
+        report = JobReport()
+        now = int(store.query(_NOW, role="jobs")[0]["now"]) if now_ms is None else now_ms
+        for state, shards in progress.load(store, self._shards):
+            report = report.plus(self._round(store, state, shards, now))
+        return report
+
+    def _round(self, store: Store, state: Progress, shards: list[int], now_ms: int) -> JobReport:
+        name = progress.group_name(shards)
+        if self._left.get(name) != state:
+            self._seen[name] = SeenTraces(state.upto_ms)
+        claim = progress.pending_claim(store, shards, state)
+        behind = False
+        if claim is None:
+            wanted, behind = self._plan(store, state, shards, now_ms)
+            if wanted is None:
+                self._left[name] = state
+                return JobReport()
+            claim = progress.claim(store, shards, state, wanted)
+        table = inbox.read_inbox(store, shards, state.since_ms, state.low, claim.to)
+        arrived, traces = _arrived(table)
+        judged_block = _judged_blocks(traces, state)
+        decision = decide(arrived, state.cursor, state.now_ms, claim.now_ms, judged_block)
+        report = JobReport()
+        if decision.judge.any():
+            report = self._judge(store, name, state, claim, table, arrived, traces, decision)
+        after = _after(state, claim, arrived, traces, decision)
+        progress.advance(store, shards, after)
+        self._seen[name].add(traces[decision.judge], claim.now_ms)
+        self._left[name] = after
+        return JobReport(table.num_rows, report.traces, report.rows, report.reopened, behind)
+
+    def _plan(self, store: Store, state: Progress, shards: Sequence[int], now_ms: int) -> tuple[Claim | None, bool]:
+        """The next round, if there is anything to do; and whether it leaves blocks for a further one."""
+        blocks = inbox.new_blocks(store, shards, state.since_ms, state.cursor, ROUND_SPANS)
+        if blocks is None:
+            idle = state.low == state.cursor
+            if idle and (state.cursor == 0 or now_ms - state.upto_ms < IDLE_MS + 1_000):
+                return None, False
+            return Claim(state.round + 1, state.cursor, max(now_ms, state.now_ms)), False
+        # What was left out may belong to traces of this round: time stands still at its arrival.
+        as_of = now_ms if blocks.next_ms is None else min(now_ms, blocks.next_ms)
+        return Claim(state.round + 1, blocks.to, max(as_of, state.now_ms)), blocks.next_ms is not None
+
+    def _judge(
+        self,
+        store: Store,
+        name: str,
+        state: Progress,
+        claim: Claim,
+        table: pa.Table,
+        arrived: Arrived,
+        traces: Any,
+        decision: Decision,
+    ) -> JobReport:
+        rows_of = decision.judge[arrived.trace]
+        first_start = np.full(arrived.traces, np.iinfo(np.int64).max, np.int64)
+        np.minimum.at(first_start, arrived.trace, table["StartNs"].combine_chunks().to_numpy())
+        seen = self._seen[name]
+        maybe = decision.judge & (seen.contains(traces) | (first_start < (seen.since_ms + _CLOCK_SLACK_MS) * 1_000_000))
+        if state.round == 0:
+            maybe = np.zeros(arrived.traces, np.bool_)
+        hexes = _hexes(table, arrived)
+        old = stored_rows(store, hexes, np.flatnonzero(maybe), claim.round)
+        again = np.isin(hexes, old["TraceId"].to_numpy(zero_copy_only=False)) if old.num_rows else maybe & False
+        again &= decision.judge
+        plain = table.filter(pa.array(rows_of & ~again[arrived.trace]))
+        judged = self._judged(store, plain) if plain.num_rows else []
+        reread = np.flatnonzero(again).tolist()
+        for start in range(0, len(reread), inbox.MAX_TRACES_A_READ):
+            some = hexes[reread[start : start + inbox.MAX_TRACES_A_READ]].tolist()
+            judged += self._reread(store, some)
+        new = pa.concat_tables(judged, promote_options="permissive") if judged else NO_ROWS
+        written = rewritten(old, new, claim.round)
+        for part, (rows, token) in enumerate(_by_days(written)):
+            store.insert_arrow("requests", rows, token=f"{progress.JOB}/{name}/{claim.round}/{part}{token}")
+        return JobReport(plain.num_rows, int(decision.judge.sum()), written.num_rows, len(reread))
+
+    def _judged(self, store: Store, table: pa.Table) -> list[pa.Table]:
+        """Rows of whole traces from the inbox; a trace with an entry span whose attributes it lacks is read in full."""
+        result, rows = self._rows(store, table)
+        lacking = ~result.batch.has_attributes[result.entries]
+        if not lacking.any():
+            return [rows]
+        trace = np.searchsorted(result.batch.offsets, result.entries, side="right") - 1
+        poor = np.unique(trace[lacking])
+        keep = ~np.isin(trace, poor)
+        hexes = columns.hex_text(result.batch.traces[poor]).to_pylist()
+        out = [rows.filter(pa.array(keep))]
+        for start in range(0, len(hexes), inbox.MAX_TRACES_A_READ):
+            out += self._reread(store, hexes[start : start + inbox.MAX_TRACES_A_READ])
+        return out
+
+    def _reread(self, store: Store, traces: list[str]) -> list[pa.Table]:
+        bounds = inbox.trace_bounds(store, traces)
+        if bounds is None:
+            return []
+        table = inbox.read_traces(store, traces, bounds, MAX_SPANS)
+        return [self._rows(store, table)[1]] if table.num_rows else []
+
+    def _rows(self, store: Store, table: pa.Table) -> tuple[JudgedBatch, pa.Table]:
+        batch = from_inbox(table)
+        result = judge_batch(batch, self._resources.get(store, batch.resources), self._arrivals.per_minute)
+        received = table["ReceivedMs"].combine_chunks().to_numpy()[batch.row]
+        last = np.maximum.reduceat(received, batch.offsets[:-1])
+        trace = np.searchsorted(batch.offsets, result.entries, side="right") - 1
+        stamp = pa.array(last[trace], pa.int64()).cast(pa.timestamp("ms", "UTC"))
+        return result, result.rows.append_column("ReceivedAt", stamp)
+
+
+_LOCK = threading.Lock()
+_WORKERS: weakref.WeakKeyDictionary[Store, dict[tuple[int, int], _Worker]] = weakref.WeakKeyDictionary()
+
+
+def _arrived(table: pa.Table) -> tuple[Arrived, Any]:
+    """Arrivals, and the half of each trace's id that names it."""
+    count = table.num_rows
+    if count == 0:
+        none = np.zeros(0, np.int64)
+        return Arrived(none, 0, none, none, np.zeros(0, np.bool_)), np.zeros(0, np.uint64)
+    words = _words(table)
+    traces, trace = np.unique(words, return_inverse=True)
+    return (
+        Arrived(
+            trace=trace.reshape(-1),
+            traces=len(traces),
+            received_ms=table["ReceivedMs"].combine_chunks().to_numpy(),
+            block=table["Block"].combine_chunks().to_numpy(),
+            is_root=table["ParentSpanId"].combine_chunks().to_numpy() == 0,
+        ),
+        traces,
+    )
+
+
+def _words(table: pa.Table) -> Any:
+    """A 64-bit name of each row's trace: the two halves of its id folded together."""
+    column = table["TraceId"].combine_chunks()
+    raw = np.frombuffer(column.buffers()[1], ">u8")[2 * column.offset : 2 * (column.offset + table.num_rows)]
+    halves = raw.reshape(-1, 2).astype(np.uint64)
+    return halves[:, 1] ^ (halves[:, 0] * np.uint64(0x9E3779B97F4A7C15))
+
+
+def _hexes(table: pa.Table, arrived: Arrived) -> Any:
+    """The trace ids as text, by trace."""
+    first = np.zeros(arrived.traces, np.int64)
+    first[arrived.trace] = np.arange(table.num_rows)
+    raw = table["TraceId"].combine_chunks().take(pa.array(first))
+    texts = np.frombuffer(raw.buffers()[1], np.uint8)[: 16 * arrived.traces].reshape(-1, 16)
+    return columns.hex_text(texts).to_numpy(zero_copy_only=False)
+
+
+def _judged_blocks(traces: Any, state: Progress) -> Any:
+    blocks = np.zeros(len(traces), np.int64)
+    for name, block in state.forced.items():
+        at = int(np.searchsorted(traces, np.uint64(int(name, 16))))
+        if at < len(traces) and int(traces[at]) == int(name, 16):
+            blocks[at] = block
+    return blocks
+
+
+def _after(state: Progress, claim: Claim, arrived: Arrived, traces: Any, decision: Decision) -> Progress:
+    """The state that the round leaves: judged are all blocks before the first that an open trace needs."""
+    waiting = bool(decision.open.any())
+    low = min(int(decision.open_block.min()) - 1, claim.to) if waiting else claim.to
+    oldest = int(decision.open_ms.min()) if waiting else claim.now_ms
+    upto = max(state.upto_ms, min(oldest - 1, claim.now_ms - 1_000))
+    finished = {f"{int(t):x}" for t in traces[decision.judge & ~decision.grows]}
+    forced = {name: block for name, block in state.forced.items() if name not in finished and block > low}
+    forced.update({f"{int(t):x}": claim.to for t in traces[decision.grows]})
+    since = max(state.since_ms, oldest - inbox.IN_FLIGHT_MS)
+    return Progress(claim.round, low, claim.to, claim.now_ms, since, upto, forced)
+
+
+def _by_days(rows: pa.Table, limit: int = 90) -> list[tuple[pa.Table, str]]:
+    """The rows in parts of at most `limit` days each: the engine refuses an insert into more than 100 partitions."""
+    if rows.num_rows == 0:
+        return []
+    day = rows["End"].cast(pa.int64()).combine_chunks().to_numpy() // 86_400_000_000_000
+    days = np.unique(day)
+    if len(days) <= limit:
+        return [(rows, "")]
+    parts = [days[start : start + limit] for start in range(0, len(days), limit)]
+    return [(rows.filter(pc.is_in(pa.array(day), pa.array(part))), f"-{part[0]}") for part in parts]

@@ -1,0 +1,81 @@
+"""Which traces are judged in a round: those that have settled, and those that never seem to.
+
+A trace settles when it has had no span for 2 s and its root is there, or after 10 s without a span. One that has grown
+for 30 s without settling is judged as it stands, so that no trace holds up the watermark; its later spans re-open it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+QUIET_MS: Final = 2_000
+ROOTLESS_MS: Final = 10_000
+GROWING_MS: Final = 30_000
+_NEVER: Final = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """Rows of the inbox: the trace each belongs to (codes below `traces`), when and in which block it came."""
+
+    trace: Any
+    traces: int
+    received_ms: Any
+    block: Any
+    is_root: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """By trace: `judge` now; `grows` while judged; still `open`, with the first block and receive time not judged yet."""
+
+    judge: Any
+    grows: Any
+    open: Any
+    open_block: Any
+    open_ms: Any
+
+
+def decide(arrived: Arrived, cursor: int, before_ms: int, now_ms: int, judged_block: Any) -> Decision:
+    """What to do with each trace now, given that blocks up to `cursor` were looked at as of `before_ms`.
+
+    judged_block: by trace, the block up to which a growing trace has been judged; 0 for all others.
+    """
+    fresh = arrived.block > judged_block[arrived.trace]
+    looked_at = arrived.block <= cursor
+    before = _Seen(arrived, fresh & looked_at, arrived.is_root & looked_at)
+    now = _Seen(arrived, fresh, arrived.is_root)
+    done = before.any & before.settled(before_ms)
+    unjudged = now.any & ~(done & (now.last_block <= cursor))
+    settled = now.settled(now_ms)
+    grows = unjudged & ~settled & (now.first_ms <= now_ms - GROWING_MS)
+    judge = unjudged & (settled | grows)
+    still = unjudged & ~judge
+    return Decision(
+        judge, grows, still, np.where(still, now.first_block, _NEVER), np.where(still, now.first_ms, _NEVER)
+    )
+
+
+class _Seen:
+    """First and last arrival by trace, over some of the rows."""
+
+    def __init__(self, arrived: Arrived, rows: Any, roots: Any) -> None:
+        trace, received, block = arrived.trace[rows], arrived.received_ms[rows], arrived.block[rows]
+        self.any = np.zeros(arrived.traces, np.bool_)
+        self.any[trace] = True
+        self.rooted = np.zeros(arrived.traces, np.bool_)
+        self.rooted[arrived.trace[roots]] = True
+        self.last_ms = np.full(arrived.traces, -1, np.int64)
+        np.maximum.at(self.last_ms, trace, received)
+        self.first_ms = np.full(arrived.traces, _NEVER, np.int64)
+        np.minimum.at(self.first_ms, trace, received)
+        self.last_block = np.zeros(arrived.traces, np.int64)
+        np.maximum.at(self.last_block, trace, block)
+        self.first_block = np.full(arrived.traces, _NEVER, np.int64)
+        np.minimum.at(self.first_block, trace, block)
+
+    def settled(self, as_of_ms: int) -> Any:
+        return np.where(self.rooted, self.last_ms <= as_of_ms - QUIET_MS, self.last_ms <= as_of_ms - ROOTLESS_MS)
