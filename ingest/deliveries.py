@@ -1,7 +1,7 @@
 """Bodies that were accepted lately, so that a sender's retry of one is acknowledged and not stored again.
 
-A sender repeats a body when the answer got lost. The repeat is byte for byte the same, so its digest tells it. Digests of stored
-bodies are kept in a file for as long as senders retry, so that also a restart in between doubles nothing.
+A sender repeats a body when the answer got lost. The repeat is byte for byte the same, so its digest tells it. Digests
+of stored bodies are kept in a file for as long as senders retry, so that also a restart in between doubles nothing.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
 """Moves sealed segments of one signal into the store, in order, each exactly once.
 
-A segment is inserted whole under its id as deduplication token. When the store is gone or short of something, the same segment is
-tried again, later and later. When it refuses the content, the segment is halved until the bad body stands alone; that one is put
-aside in `refused/` and counted, the rest is stored.
+A segment is inserted whole under its id as deduplication token. When the store is gone or short of something, the same
+segment is tried again, later and later. When it refuses the content, the segment is halved until the bad body stands
+alone; that one is put aside in `refused/` and counted, the rest is stored.
 """
 
 import logging

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import chdb
 import pyarrow as pa
@@ -21,8 +21,16 @@ from tailtrace.ingest.store.landing import SEGMENT_SETTINGS, deduplication, land
 from tailtrace.ingest.store.lock import DirectoryLock
 from tailtrace.ingest.store.parameters import bind
 from tailtrace.ingest.store.protocol import Parameters, Role, Settings, Signal
+from tailtrace.ingest.store.roles import GUEST, LIMITS, SESSION
 from tailtrace.ingest.store.rows import to_rows
-from tailtrace.ingest.store.statements import identifier, literal, query_id_comment, reason, settings_clause
+from tailtrace.ingest.store.statements import (
+    identifier,
+    identifier_path,
+    literal,
+    query_id_comment,
+    reason,
+    settings_clause,
+)
 
 if hasattr(chdb._chdb, "set_signal_handlers_enabled"):
     chdb._chdb.set_signal_handlers_enabled(False)
@@ -32,30 +40,8 @@ _CHUNK_BYTES = 4 * 1024 * 1024
 _MIB = 1024 * 1024
 
 # Connections of a role: statements on one connection wait for each other, those of different ones do not.
-_POOL: Mapping[Role, int] = {"insert": 1, "jobs": 2, "ui": 4}
-
-_SESSION: Mapping[str, Any] = {
-    "session_timezone": "UTC",
-    "output_format_arrow_string_as_string": 1,
-    "output_format_arrow_low_cardinality_as_dictionary": 0,
-    "output_format_arrow_compression_method": "none",
-    "allow_experimental_analyzer": 1,
-    "log_queries": 0,
-}
-_ROLE_SESSION: Mapping[Role, Mapping[str, Any]] = {
-    "insert": {"max_memory_usage": 700 * _MIB},
-    "jobs": {
-        "max_memory_usage": 600 * _MIB,
-        "max_bytes_before_external_group_by": 300 * _MIB,
-        "max_bytes_before_external_sort": 300 * _MIB,
-    },
-    "ui": {
-        "max_memory_usage": 400 * _MIB,
-        "max_bytes_before_external_group_by": 200 * _MIB,
-        "max_bytes_before_external_sort": 200 * _MIB,
-        "max_execution_time": 60,
-    },
-}
+Pool = Role | Literal["guest"]
+_POOL: Mapping[Pool, int] = {"insert": 1, "jobs": 2, "ui": 4, "guest": 2}
 
 
 class EmbeddedStore:
@@ -75,16 +61,14 @@ class EmbeddedStore:
         self._dsn = f"{path / 'db'}?" + "&".join(f"{k}={v}" for k, v in _engine_options(memory_bytes).items())
         self._control_lock = threading.Lock()
         self._connections: list[Any] = []
-        self._pools: dict[Role, queue.LifoQueue[Any]] = {}
+        self._pools: dict[Pool, queue.LifoQueue[Any]] = {}
         try:
             self._control = self._connect({})
             self._control.query(f"CREATE DATABASE IF NOT EXISTS {DATABASE} ENGINE = Atomic")
             for role, size in _POOL.items():
                 pool = self._pools[role] = queue.LifoQueue()
                 for _ in range(size):
-                    connection = self._connect(_ROLE_SESSION[role])
-                    connection.query(f"USE {DATABASE}")
-                    pool.put(connection)
+                    pool.put(self._connect(GUEST if role == "guest" else LIMITS[role]))
         except RuntimeError as error:
             self.close()
             raise StoreError(f"the embedded database in {path} does not open: {reason(error)}") from error
@@ -102,11 +86,12 @@ class EmbeddedStore:
         """See Store."""
         return to_rows(self.query_arrow(sql, parameters, role=role, settings=settings))
 
-    def raw(
-        self, sql: str, parameters: Parameters, settings: Settings, default_format: str, *, role: Role = "ui"
-    ) -> bytes:
-        """The result in `default_format`, or in the format that the statement names."""
-        return bytes(self._run(role, sql, parameters, settings, default_format).bytes() or b"")
+    def raw(self, sql: str, values: Mapping[str, str], default_format: str, *, role: Pool = "guest") -> bytes:
+        """The result in `default_format`, or in the format that the statement names. Values of parameters come escaped.
+
+        The guest role can change nothing, but see `guest_queries` for what it could read.
+        """
+        return bytes(self._execute(role, sql, values, default_format).bytes() or b"")
 
     def raw_insert(
         self, sql: str, settings: Settings, data_format: str, chunks: Iterator[bytes], *, role: Role = "jobs"
@@ -166,7 +151,9 @@ class EmbeddedStore:
     def _connect(self, session: Mapping[str, Any]) -> Any:
         connection = chdb.connect(self._dsn)
         self._connections.append(connection)
-        for name, value in {**_SESSION, **session}.items():
+        if session:
+            connection.query(f"USE {DATABASE}")
+        for name, value in {**SESSION, **session}.items():
             connection.query(f"SET {identifier(name)} = {literal(str(value))}")
         return connection
 
@@ -180,7 +167,7 @@ class EmbeddedStore:
             raise StoreDead("the embedded database is closed: open a new store")
 
     @contextmanager
-    def _connection(self, role: Role) -> Iterator[Any]:
+    def _connection(self, role: Pool) -> Iterator[Any]:
         self._alive()
         pool = self._pools[role]
         connection = pool.get()
@@ -191,9 +178,12 @@ class EmbeddedStore:
 
     def _run(self, role: Role, sql: str, parameters: Parameters, settings: Settings, output_format: str) -> Any:
         statement, values = bind(sql, parameters)
+        return self._execute(role, statement + settings_clause(settings or {}), values, output_format)
+
+    def _execute(self, role: Pool, statement: str, values: Mapping[str, Any], output_format: str) -> Any:
         with self._connection(role) as connection:
             try:
-                return connection.query(statement + settings_clause(settings or {}), output_format, params=values)
+                return connection.query(statement, output_format, params=values)
             except RuntimeError as error:
                 raise StoreError(reason(error)) from None
 
@@ -209,11 +199,6 @@ def _engine_options(memory_bytes: int) -> dict[str, int | str]:
         "query_cache_size": 0,
         "session_timezone": "UTC",
     }
-
-
-def identifier_path(name: str) -> str:
-    """A column name, whose parts of a Nested column are joined by a dot."""
-    return ".".join(identifier(part) for part in name.split("."))
 
 
 def _chunks(path: Path) -> Iterator[bytes]:

@@ -1,5 +1,6 @@
 """Where a signal's OTLP bodies land: tables that store nothing, whose views flatten what the engine decoded."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,11 @@ class Landing:
     @property
     def proto_path(self) -> Path:
         return SCHEMA_FOLDER / self.proto
+
+    @property
+    def proto_text(self) -> str:
+        """The schema without its comments: over HTTP it travels in the address."""
+        return re.sub(r"\s*(//[^\n]*)?\n\s*", "\n", self.proto_path.read_text("utf-8")).strip()
 
 
 LANDINGS: Mapping[Signal, Landing] = {

@@ -23,6 +23,11 @@ def identifier(name: str) -> str:
     return name
 
 
+def identifier_path(name: str) -> str:
+    """A column name, whose parts of a Nested column are joined by a dot."""
+    return ".".join(identifier(part) for part in name.split("."))
+
+
 def settings_clause(settings: Mapping[str, Any]) -> str:
     """`SETTINGS a = '1', ...` or nothing. Values are quoted: the engine converts them to the setting's own type."""
     if not settings:
