@@ -149,7 +149,7 @@ class EmbeddedStore:
         self._lock.release()
 
     def _connect(self, session: Mapping[str, Any]) -> Any:
-        connection = chdb.connect(self._dsn)
+        connection: Any = chdb.connect(self._dsn)  # type: ignore[no-untyped-call]
         self._connections.append(connection)
         if session:
             connection.query(f"USE {DATABASE}")
@@ -173,6 +173,13 @@ class EmbeddedStore:
         connection = pool.get()
         try:
             yield connection
+        except BaseException:
+            # The connection still holds what the failed statement had put out, and would give it as the start of the
+            # next result.
+            connection.close()
+            self._connections.remove(connection)
+            connection = self._connect(GUEST if role == "guest" else LIMITS[role])
+            raise
         finally:
             pool.put(connection)
 

@@ -54,6 +54,12 @@ class StoreContract:
         with pytest.raises(StoreError, match=r"Code: 60\..*no_such_table"):
             store.query("SELECT * FROM no_such_table")
 
+    def test_a_failed_query_leaves_nothing_for_the_next(self, store: Store) -> None:
+        for _ in range(8):
+            with pytest.raises(StoreError, match="Code: 396"):
+                store.query("SELECT * FROM numbers(100000)", settings={"max_result_rows": 1000})
+            assert store.query("SELECT 'mine' AS x") == [{"x": "mine"}]
+
     def test_settings_of_one_query(self, store: Store) -> None:
         with pytest.raises(StoreError, match="Code: 396"):
             store.query("SELECT * FROM numbers(100)", settings={"max_result_rows": 10})
