@@ -1,0 +1,66 @@
+"""One trace in full: its requests, stage table, critical path, derived intervals and spans."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tailtrace.analytics.judge import judge_spans
+from tailtrace.analytics.queries.critical_path import Interval, Segment, intervals, segments
+from tailtrace.analytics.queries.request_head import StageLine, request_head
+from tailtrace.analytics.queries.request_row import RequestRow
+from tailtrace.analytics.queries.trace_spans import SpanRow, read_spans, span_rows
+from tailtrace.analytics.trace import read_trace
+from tailtrace.ingest.store import Store
+from tailtrace.stages import BY_NAME, UNEXPLAINED
+
+MAX_SPANS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class RequestDetail:
+    """`critical_path` and `stage_table` are of `requests[0]`. `spans` holds `spans_shown` of `spans_total`, parents first."""
+
+    trace_id: str
+    requests: list[RequestRow]
+    stage_table: list[StageLine]
+    critical_path: list[Segment]
+    derived: list[Interval]
+    spans: list[SpanRow]
+    spans_total: int
+    spans_shown: int
+    stored: bool
+    simulated: bool
+    conditions: dict[str, str]
+    definitions: dict[str, str]
+
+
+def get_request(
+    store: Store, trace_id: str, *, span_id: str | None = None, max_spans: int = MAX_SPANS
+) -> RequestDetail:
+    """Everything about a trace. Raises Rejected for a malformed id, NotFound when nothing is stored under it."""
+    head = request_head(store, trace_id, span_id=span_id)
+    first = head.requests[0]
+    judged = judge_spans(read_trace(store, head.trace_id))
+    own = next((one for one in judged if one.row["SpanId"] == first.span_id), judged[0] if judged else None)
+    spans = span_rows(read_spans(store, head.trace_id))
+    return RequestDetail(
+        trace_id=head.trace_id,
+        requests=head.requests,
+        stage_table=head.stage_table,
+        critical_path=segments(own.segments) if own else [],
+        derived=[one for each in judged for one in intervals(each.derived)],
+        spans=spans[:max_spans],
+        spans_total=len(spans),
+        spans_shown=min(len(spans), max_spans),
+        stored=head.stored,
+        simulated=first.simulated or any(span.simulated for span in spans),
+        conditions=head.conditions,
+        definitions=definitions([line.stage for line in head.stage_table]),
+    )
+
+
+def definitions(stages: list[str]) -> dict[str, str]:
+    """What each stage means, in the vocabulary's words."""
+    words = {name: stage.meaning for name, stage in BY_NAME.items()}
+    words[UNEXPLAINED] = "time of the entry span that no other span covers"
+    return {stage: words[stage] for stage in stages if stage in words}

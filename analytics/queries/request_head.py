@@ -1,0 +1,147 @@
+"""What one trace's requests were and where their time went: from the stored rows, or judged now when none are stored yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tailtrace.analytics.judge import judge_spans
+from tailtrace.analytics.queries.request_row import LIST_COLUMNS, RequestRow, request_row
+from tailtrace.analytics.queries.trace_id import trace_id as checked
+from tailtrace.analytics.trace import read_trace
+from tailtrace.errors import NotFound
+from tailtrace.ingest.store import Store
+from tailtrace.stages import STAGES, UNEXPLAINED
+
+
+@dataclass(frozen=True, slots=True)
+class StageLine:
+    """One line of the stage table. `ttft_duration_ns` is the part before the first token, null where there was none."""
+
+    stage: str
+    kind: str
+    resource: str
+    duration_ns: int
+    share: float
+    ttft_duration_ns: int | None
+    ttft_share: float | None
+    derived: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHead:
+    """Requests of a trace, root first, with the stage table of the first. `stored` = the jobs have judged it."""
+
+    trace_id: str
+    requests: list[RequestRow]
+    stage_table: list[StageLine]
+    stored: bool
+    conditions: dict[str, str]
+
+
+_COLUMNS: Final = (
+    *LIST_COLUMNS, *(f"{stage.column}TtftNs" for stage in STAGES if stage.column not in
+    ("EngineInit", "WeightsDownload", "ModelLoad", "Compile", "GraphCapture", "KvAlloc", "Warmup")), "UnexplainedTtftNs",
+    "Precision", "Quantization", "GpuModel", "Tp", "EngineVersion", "ClientRegion", "Attempts",
+)  # fmt: skip
+_ROWS: Final = (
+    f"SELECT {', '.join(_COLUMNS)}, toUnixTimestamp64Nano(Start) AS StartNs, toUnixTimestamp64Nano(End) AS EndNs, Sign, Revision"
+    " FROM requests WHERE TraceId = {trace:String} LIMIT 20000"
+)
+
+
+def request_head(store: Store, trace_id: str, *, span_id: str | None = None) -> RequestHead:
+    """Requests of a trace; `span_id` puts that entry first. Raises NotFound when nothing is stored under the id."""
+    trace = checked(trace_id)
+    rows = current_rows(store.query(_ROWS, {"trace": trace}, role="ui"))
+    stored = bool(rows)
+    if not stored:
+        rows = [judged.row for judged in judge_spans(read_trace(store, trace))]
+    if not rows:
+        raise NotFound(f"nothing is stored under trace id {trace}: it was never received, or retention has removed it")
+    return head_of(trace, rows, stored=stored, span_id=span_id)
+
+
+def head_of(trace: str, rows: Sequence[Mapping[str, Any]], *, stored: bool, span_id: str | None = None) -> RequestHead:
+    """The head of rows of `requests` that belong to one trace (at least one)."""
+    ordered = sorted(rows, key=lambda row: (row["SpanId"] != span_id, not row["IsRoot"], _start(row), row["SpanId"]))
+    return RequestHead(
+        trace, [request_row(row) for row in ordered], stage_table(ordered[0]), stored, _conditions(ordered)
+    )
+
+
+def current_rows(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Rows that no later row takes back (Sign), one per entry span."""
+    balance: dict[tuple[str, str, int], int] = {}
+    for row in rows:
+        key = (row["SpanId"], row["Service"], int(row["Revision"]))
+        balance[key] = balance.get(key, 0) + int(row["Sign"])
+    newest: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for row in rows:
+        key = (row["SpanId"], row["Service"], int(row["Revision"]))
+        held = newest.get(key[:2])
+        if row["Sign"] > 0 and balance[key] > 0 and (held is None or held["Revision"] < row["Revision"]):
+            newest[key[:2]] = row
+    return list(newest.values())
+
+
+def stage_table(row: Mapping[str, Any]) -> list[StageLine]:
+    """Stages of a row in vocabulary order, then unexplained; durations sum to the request's duration."""
+    whole = int(row["DurationNs"])
+    ttft = None if row["TtftNs"] is None else int(row["TtftNs"])
+    derived = set(row["DerivedStages"])
+    lines = []
+    for stage in STAGES:
+        spent = int(row.get(f"{stage.column}Ns") or 0)
+        if spent:
+            before = None if ttft is None else int(row.get(f"{stage.column}TtftNs") or 0)
+            lines.append(
+                _line(stage.name, stage.kind, stage.resource, spent, whole, before, ttft, stage.name in derived)
+            )
+    rest = int(row["UnexplainedNs"] or 0)
+    if rest:
+        before = None if ttft is None else int(row.get("UnexplainedTtftNs") or 0)
+        lines.append(_line(UNEXPLAINED, "", "", rest, whole, before, ttft, False))
+    return lines
+
+
+def _line(
+    stage: str, kind: str, resource: str, spent: int, whole: int, before: int | None, ttft: int | None, derived: bool
+) -> StageLine:
+    share = spent / whole if whole else 0.0
+    before_share = before / ttft if before is not None and ttft else None
+    return StageLine(stage, kind, resource, spent, share, before, before_share, derived)
+
+
+def _conditions(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The conditions a figure depends on: the first entry's, or that of the one below it that knows (the engine)."""
+    fields = (
+        "Model",
+        "Precision",
+        "Quantization",
+        "GpuModel",
+        "Tp",
+        "Engine",
+        "EngineVersion",
+        "Replica",
+        "Version",
+        "Tenant",
+    )
+    known: dict[str, str] = {}
+    for field in fields:
+        value = next((str(row[field]) for row in rows if row.get(field) not in (None, "", 0)), None)
+        if value is not None:
+            known[field] = value
+    return {_snake(field): value for field, value in known.items()}
+
+
+def _snake(column: str) -> str:
+    return "".join(
+        "_" + letter.lower() if letter.isupper() and index else letter.lower() for index, letter in enumerate(column)
+    )
+
+
+def _start(row: Mapping[str, Any]) -> int:
+    value = row["StartNs"] if "StartNs" in row else row["Start"]
+    return int(value) if isinstance(value, int) else round(value.timestamp() * 1e6) * 1000

@@ -1,0 +1,53 @@
+"""Routes about services as a whole: which there are, how they do, how complete the picture is."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+from fastapi.responses import Response
+
+from tailtrace.analytics.queries import freshness, overview, resolve_window, series, services, to_json
+from tailtrace.dashboard.api.params import Tristate, tristate
+from tailtrace.errors import NotFound
+from tailtrace.ingest.store import Store
+
+Text = Annotated[str | None, Query(max_length=200)]
+
+
+def add_services(router: APIRouter, store: Store) -> None:
+    """GET /services, /overview, /series, /freshness. A range is `since` and `until`, or `range` back from the newest data."""
+
+    @router.get("/services")
+    def all_services(since: Text = None, until: Text = None, range: Text = None) -> Response:
+        window = resolve_window(store, since=since, until=until, span=range, default_span="30d")
+        return _json(services(store, window))
+
+    @router.get("/overview")
+    def figures(
+        since: Text = None, until: Text = None, range: Text = None, service: str = "", is_root: Tristate = "true"
+    ) -> Response:
+        window = resolve_window(store, since=since, until=until, span=range)
+        return _json(overview(store, window, is_root=tristate(is_root), service=service))
+
+    @router.get("/series")
+    def over_time(
+        service: str,
+        since: Text = None,
+        until: Text = None,
+        range: Text = None,
+        metric: Literal["duration", "ttft", "tpot"] = "duration",
+        is_root: Tristate = "true",
+    ) -> Response:
+        window = resolve_window(store, since=since, until=until, span=range)
+        if window is None:
+            raise NotFound("nothing is stored yet")
+        return _json(series(store, window, service, metric=metric, is_root=tristate(is_root)))
+
+    @router.get("/freshness")
+    def completeness() -> Response:
+        return _json(freshness(store))
+
+
+def _json(answer: object) -> Response:
+    return Response(to_json(answer), media_type="application/json")

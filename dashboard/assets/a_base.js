@@ -1,0 +1,91 @@
+// Shared helpers of the page scripts. Everything read from telemetry is written with textContent, never as HTML.
+window.tailtrace = window.tailtrace || {};
+
+(function (tt) {
+  "use strict";
+
+  function three(value) {
+    return value < 9.995 ? value.toFixed(2) : value < 99.95 ? value.toFixed(1) : Math.round(value).toLocaleString("en");
+  }
+
+  // Nanoseconds as text, like dashboard/format.py.
+  tt.duration = function (ns) {
+    if (ns === null || ns === undefined) return "–";
+    const size = Math.abs(ns);
+    if (size >= 999.5e6) return three(ns / 1e9) + " s";
+    if (size >= 999.5e3) return three(ns / 1e6) + " ms";
+    if (size >= 999.5) return three(ns / 1e3) + " µs";
+    return Math.round(ns) + " ns";
+  };
+
+  // tt.make("div", {class: "x", title: "y", "data-z": 1}, "text" | node, ...)
+  tt.make = function (tag, attributes, ...children) {
+    const node = document.createElement(tag);
+    for (const [key, value] of Object.entries(attributes || {})) {
+      if (value === null || value === undefined || value === false) continue;
+      if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
+      else node.setAttribute(key, value === true ? "" : value);
+    }
+    for (const child of children) {
+      if (child === null || child === undefined) continue;
+      node.append(child instanceof Node ? child : document.createTextNode(String(child)));
+    }
+    return node;
+  };
+
+  tt.words = function (template, values) {
+    return template.replace(/\{(\w+)\}/g, (whole, key) => (key in values ? values[key] : whole));
+  };
+
+  tt.stageColour = (stage) => (stage ? "var(--stage-" + stage.replace(/[^a-z_]/g, "") + ")" : "var(--span)");
+
+  // The part of the address that only the browser needs: replaced, never pushed, so Back leaves the page.
+  tt.remember = function (changes) {
+    const parameters = new URLSearchParams(window.location.search);
+    for (const [key, value] of Object.entries(changes)) {
+      if (value === null || value === "") parameters.delete(key);
+      else parameters.set(key, value);
+    }
+    const query = parameters.toString();
+    window.history.replaceState(window.history.state, "", window.location.pathname + (query ? "?" + query : ""));
+  };
+
+  tt.copy = async function (text, button) {
+    let done = true;
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch (error) {
+      const area = tt.make("textarea", { style: "position:fixed;opacity:0" });
+      area.value = text;
+      document.body.append(area);
+      area.select();
+      done = document.execCommand("copy");
+      area.remove();
+    }
+    if (done && button) {
+      button.classList.add("is-copied");
+      setTimeout(() => button.classList.remove("is-copied"), 1200);
+    }
+  };
+
+  document.addEventListener("click", function (event) {
+    const target = event.target.closest("[data-copy],[data-copy-link],[data-language],tr[data-href]");
+    if (!target) return;
+    if (target.dataset.copy) tt.copy(target.dataset.copy, target);
+    else if (target.dataset.copyLink) tt.copy(window.location.origin + target.dataset.copyLink, target);
+    else if (target.dataset.language) {
+      document.cookie = "tailtrace_language=" + target.dataset.language + ";path=/;max-age=31536000;samesite=lax";
+      window.location.reload();
+    } else if (!event.target.closest("a,button") && !String(window.getSelection())) {
+      if (event.ctrlKey || event.metaKey || event.shiftKey) window.open(target.dataset.href, "_blank", "noopener");
+      else target.querySelector("a").click();
+    }
+  });
+
+  function announceTheme() {
+    const scheme = document.documentElement.getAttribute("data-mantine-color-scheme");
+    document.documentElement.style.colorScheme = scheme;
+    if (window.dash_clientside && window.dash_clientside.set_props) window.dash_clientside.set_props("theme", { data: scheme });
+  }
+  new MutationObserver(announceTheme).observe(document.documentElement, { attributeFilter: ["data-mantine-color-scheme"] });
+})(window.tailtrace);

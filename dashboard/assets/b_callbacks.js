@@ -1,0 +1,79 @@
+// Clientside callbacks: filters to address, colours into charts, zoom to address, the refresh clock.
+window.dash_clientside = window.dash_clientside || {};
+
+(function (tt) {
+  "use strict";
+  const keep = () => window.dash_clientside.no_update;
+  const defaults = { range: "1h", order: "newest", root: "true" };
+  const SECONDS = { off: 0, "10s": 10, "30s": 30, "1m": 60 };
+
+  function resolver() {
+    const style = getComputedStyle(document.documentElement);
+    const known = {};
+    return (name) => (known[name] = known[name] || style.getPropertyValue(name).trim());
+  }
+
+  // A copy of a figure in which "var(--x)" has become the colour of the current theme.
+  function coloured(value, colour) {
+    if (typeof value === "string") return value.startsWith("var(--") ? colour(value.slice(4, -1)) : value;
+    if (Array.isArray(value)) return typeof value[0] === "object" && value[0] ? value.map((one) => coloured(one, colour)) : value;
+    if (value && typeof value === "object") {
+      return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, coloured(one, colour)]));
+    }
+    return value;
+  }
+
+  // The reader is in the middle of something: text marked, a menu open, the pointer on a chart, the tab hidden.
+  function busy() {
+    return document.hidden || String(window.getSelection()) !== "" || document.querySelector(".hoverlayer .hovertext, [aria-expanded=true]") !== null;
+  }
+
+  window.dash_clientside.tailtrace = {
+    tick: function (clock, refreshes, last) {
+      const seconds = SECONDS[(refreshes || [])[0]] || 0;
+      if (!seconds || !clock || clock % seconds || busy()) return keep();
+      return (last || 0) + 1;
+    },
+
+    filter: function (values, ids, search) {
+      const address = new URLSearchParams(search || "");
+      const before = address.toString();
+      ids.forEach((id, index) => {
+        const value = values[index];
+        if (id.key === "range" && value === "absolute") return;
+        if (value === null || value === undefined || value === "" || value === defaults[id.key]) address.delete(id.key);
+        else address.set(id.key, value);
+      });
+      const range = ids.findIndex((id) => id.key === "range");
+      if (range >= 0 && values[range] !== "absolute" && address.has("since")) {
+        address.delete("since");
+        address.delete("until");
+      }
+      if (address.toString() === before) return keep();
+      address.delete("cursor");
+      const after = address.toString();
+      return after ? "?" + after : "";
+    },
+
+    figure: function (figure) {
+      return figure ? coloured(figure, resolver()) : keep();
+    },
+
+    zoom: function (layouts, search) {
+      const triggered = window.dash_clientside.callback_context.triggered[0];
+      const layout = triggered && triggered.value;
+      if (!layout || !layout["xaxis.range[0]"]) return keep();
+      const address = new URLSearchParams(search || "");
+      address.set("since", layout["xaxis.range[0]"].replace(" ", "T").slice(0, 19) + "Z");
+      address.set("until", layout["xaxis.range[1]"].replace(" ", "T").slice(0, 19) + "Z");
+      address.delete("range");
+      return "?" + address.toString();
+    },
+
+    waterfall: function (spec) {
+      const place = document.getElementById("waterfall");
+      if (spec && place) tt.waterfall(place, spec);
+      return keep();
+    },
+  };
+})(window.tailtrace);

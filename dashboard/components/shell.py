@@ -1,0 +1,143 @@
+"""What stands around every page: navigation, time range, freshness, language, theme."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import dash_mantine_components as dmc
+from dash import dcc, html
+
+from tailtrace.analytics.queries import Freshness, freshness
+from tailtrace.dashboard.address import RANGES, REFRESH, Address
+from tailtrace.dashboard.format import count, moment
+from tailtrace.dashboard.text import LANGUAGES, Text
+from tailtrace.errors import TailtraceError
+from tailtrace.ingest.store import Store
+
+_NAVIGATION = (("overview", "/"), ("requests", "/requests"))
+
+
+class PageLike(Protocol):
+    """What the shell needs to know about a page."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def ranged(self) -> bool: ...
+
+
+def shell(store: Store | None, text: Text, pathname: str, address: Address, page: PageLike, body: Any) -> Any:
+    """A whole screen. Without a store (it failed) freshness is left out."""
+    return [
+        html.A(text("skip"), href="#main", className="tt-skip"),
+        _sidebar(text, address, page.key),
+        html.Div(
+            [_header(store, text, address, page), html.Main(body, id="main", className="tt-main", tabIndex=-1)],
+            className="tt-column",
+        ),
+    ]
+
+
+def _sidebar(text: Text, address: Address, current: str) -> Any:
+    carried = address.only("range", "since", "until")
+    here = "requests" if current == "request" else current
+    links = [
+        dcc.Link(
+            text(f"nav.{key}"),
+            href=carried.href(path),
+            className="tt-nav-link" + (" is-current" if key == here else ""),
+            **({"aria-current": "page"} if key == here else {}),
+        )
+        for key, path in _NAVIGATION
+    ]
+    return html.Nav(
+        [
+            dcc.Link(
+                [html.Img(src="/static/icon.svg", alt="", width=22, height=22), html.Span("Tailtrace")],
+                href="/",
+                className="tt-brand",
+            ),
+            html.Div(links, className="tt-nav"),
+            html.Div(_preferences(text), className="tt-preferences"),
+        ],
+        className="tt-sidebar",
+        **{"aria-label": text("nav.label")},
+    )
+
+
+def _preferences(text: Text) -> list[Any]:
+    languages = [
+        html.Button(name, className="tt-plain" + (" is-on" if code == text.language else ""), **{"data-language": code})
+        for code, name in LANGUAGES.items()
+    ]
+    return [
+        dmc.ColorSchemeToggle(
+            lightIcon=html.Span(text("theme.light")),
+            darkIcon=html.Span(text("theme.dark")),
+            id="theme-toggle",
+            variant="default",
+            size="sm",
+            w="100%",
+            **{"aria-label": text("theme.switch")},
+        ),
+        html.Div(languages, className="tt-languages", role="group", **{"aria-label": text("language")}),
+    ]
+
+
+def _header(store: Store | None, text: Text, address: Address, page: PageLike) -> Any:
+    return html.Header(
+        [
+            html.Div(_range_controls(text, address) if page.ranged else [], className="tt-range"),
+            html.Div(_freshness(text, _read(store)), className="tt-freshness"),
+        ],
+        className="tt-header",
+    )
+
+
+def _read(store: Store | None) -> Freshness | None:
+    try:
+        return freshness(store) if store is not None else None
+    except TailtraceError:
+        return None
+
+
+def _range_controls(text: Text, address: Address) -> list[Any]:
+    absolute = bool(address.since)
+    options = [{"value": value, "label": text(f"range.{value}")} for value in RANGES]
+    if absolute:
+        options.append({"value": "absolute", "label": text("range.absolute")})
+    value = "absolute" if absolute else address.range or "1h"
+    return [
+        dmc.SegmentedControl(
+            id={"type": "filter", "key": "range"},
+            data=options,
+            value=value if any(option["value"] == value for option in options) else "1h",
+            size="xs",
+            **{"aria-label": text("range.label")},
+        ),
+        dmc.Select(
+            id={"type": "refresh", "key": "refresh"},
+            data=[{"value": value, "label": text(f"refresh.{value}")} for value in REFRESH],
+            persistence="tailtrace-refresh",
+            value="off",
+            size="xs",
+            w=118,
+            allowDeselect=False,
+            **{"aria-label": text("refresh.label")},
+        ),
+    ]
+
+
+def _freshness(text: Text, state: Freshness | None) -> list[Any]:
+    if state is None or state.newest_unix_ns is None:
+        return [html.Span(text("zone"), className="tt-zone")]
+    if state.complete_until_unix_ns:
+        said = text("fresh.complete", time=moment(state.complete_until_unix_ns))
+    else:
+        said = text("fresh.newest", time=moment(state.newest_unix_ns))
+    losses = [
+        html.Span(text(f"fresh.{kind}", n=count(n)), className="tt-loss", title=text("fresh.hint"))
+        for kind, n in (("rejected", state.rejected), ("dropped", state.dropped), ("orphaned", state.orphaned))
+        if n
+    ]
+    return [html.Span(said, title=text("fresh.definition")), *losses, html.Span(text("zone"), className="tt-zone")]

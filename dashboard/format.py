@@ -1,0 +1,95 @@
+"""Figures for people: durations, counts, shares, times."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Final
+
+from tailtrace.errors import Rejected
+
+DASH: Final = "–"
+_UNITS: Final = {
+    "ns": 1,
+    "us": 1_000,
+    "µs": 1_000,
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "m": 60_000_000_000,
+    "min": 60_000_000_000,
+}
+_DURATION: Final = re.compile(r"^(\d+(?:\.\d+)?)\s*([a-zµ]*)$")
+
+
+def duration(ns: int | float | None) -> str:
+    """`1.24 s`, `240 ms`, `12.3 µs`: three figures, the unit that suits."""
+    if ns is None:
+        return DASH
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if abs(ns) >= size * 0.9995:
+            value = ns / size
+            if unit == "s" and value >= 120:
+                minutes, seconds = divmod(round(value), 60)
+                return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {seconds} s"
+            return f"{_three(value)} {unit}"
+    return f"{ns:.0f} ns"
+
+
+def _three(value: float) -> str:
+    return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:,.0f}"
+
+
+def parse_duration(text: str) -> int | None:
+    """`500ms`, `1.5 s`, `250us`; a bare number is milliseconds. None for empty text; Rejected for anything else."""
+    if not text.strip():
+        return None
+    match = _DURATION.match(text.strip().lower())
+    unit = _UNITS.get(match[2] or "ms") if match else None
+    if match is None or unit is None or len(match[1]) > 12:
+        raise Rejected(f"a duration is a number with ns, us, ms, s or m, like 500ms or 1.5s; got {text[:40]!r}")
+    return round(float(match[1]) * unit)
+
+
+def share(value: float | None) -> str:
+    """`61 %`, `4.2 %`, `<0.1 %`; a dash where unknown."""
+    if value is None:
+        return DASH
+    percent = value * 100
+    if 0 < percent < 0.1:
+        return "<0.1 %"
+    return f"{percent:.1f} %" if percent < 9.95 else f"{percent:.0f} %"
+
+
+def count(value: int | None) -> str:
+    """`12,345`."""
+    return DASH if value is None else f"{value:,}"
+
+
+def rate(per_second: float | None) -> str:
+    """Requests a second, or a minute where that reads better."""
+    if per_second is None:
+        return DASH
+    if per_second >= 1:
+        return f"{per_second:,.1f}/s" if per_second < 100 else f"{per_second:,.0f}/s"
+    return f"{per_second * 60:.1f}/min"
+
+
+def moment(unix_ns: str | int | None) -> str:
+    """`2026-11-30 13:05:22` in UTC."""
+    return DASH if unix_ns is None else _utc(unix_ns).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def clock(unix_ns: str | int | None) -> str:
+    """`13:05:22.123` in UTC."""
+    if unix_ns is None:
+        return DASH
+    return _utc(unix_ns).strftime("%H:%M:%S.") + f"{int(unix_ns) // 1_000_000 % 1000:03d}"
+
+
+def iso(unix_ns: str | int) -> str:
+    """ISO 8601 with milliseconds, for axes."""
+    return _utc(unix_ns).strftime("%Y-%m-%dT%H:%M:%S.") + f"{int(unix_ns) // 1_000_000 % 1000:03d}"
+
+
+def _utc(unix_ns: str | int) -> datetime:
+    return datetime.fromtimestamp(int(unix_ns) // 1_000_000_000, UTC)

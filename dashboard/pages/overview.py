@@ -1,0 +1,199 @@
+"""Overview: in one sentence a service, what is slow and which stage makes it so; then the figures behind the sentence."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from dash import dcc, html
+
+from tailtrace.analytics.queries import Overview, Window, overview, resolve_window, series
+from tailtrace.analytics.queries.overview import ServiceOverview, StageSplit
+from tailtrace.dashboard.address import Address
+from tailtrace.dashboard.components.figures import chart, percentile_figure, rate_figure, shares_figure
+from tailtrace.dashboard.components.marks import percentile_mark, simulated_mark
+from tailtrace.dashboard.components.stage_bar import legend, mini_bar
+from tailtrace.dashboard.format import count, duration, moment, rate, share
+from tailtrace.dashboard.pages.first_run import first_run
+from tailtrace.dashboard.pages.overview_words import sentence
+from tailtrace.dashboard.text import Text
+from tailtrace.ingest.settings import ServerSettings
+from tailtrace.ingest.store import Store
+from tailtrace.stages import NAMES, UNEXPLAINED
+
+_SENTENCES: Final = 6
+_ROWS: Final = 50
+
+
+def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, address: Address) -> Any:
+    """The page; the first-run page while nothing is stored."""
+    window = resolve_window(store, since=address.since or None, until=address.until or None, span=address.range or None)
+    if window is None:
+        return first_run(text, settings)
+    figures = overview(store, window, is_root=address.is_root)
+    focus = next(
+        (one for one in figures.services if one.service == address.service),
+        figures.services[0] if figures.services else None,
+    )
+    if focus is None:
+        return _nothing(text, address, window)
+    return html.Div(
+        [
+            _head(text, address, window, figures),
+            html.Div([sentence(text, one) for one in figures.services[:_SENTENCES]], className="tt-sentences"),
+            _table(text, address, figures, focus.service),
+            _charts(store, text, address, window, focus),
+        ],
+        className="tt-page",
+    )
+
+
+def _head(text: Text, address: Address, window: Window, figures: Overview) -> Any:
+    every = address.is_root is None
+    switch = dcc.Link(
+        text("overview.entries" if every else "overview.all_services"),
+        href=address.href("/", root=None if every else "any"),
+        className="tt-button is-small",
+    )
+    return html.Div(
+        [
+            html.H1(text("nav.overview")),
+            simulated_mark(text) if any(one.simulated for one in figures.services) else None,
+            html.Span(_range_words(text, window), className="tt-caption"),
+            switch,
+            _copy_link(text, address, window),
+        ],
+        className="tt-page-head",
+    )
+
+
+def _range_words(text: Text, window: Window) -> str:
+    return text("range.words", since=moment(window.since_ns), until=moment(window.until_ns))
+
+
+def _copy_link(text: Text, address: Address, window: Window) -> Any:
+    """A link with absolute times: what it shows stays what was seen."""
+    frozen = address.href("/", range=None, since=window.since_ns, until=window.until_ns)
+    return html.Button(text("copy.link"), className="tt-button is-small", **{"data-copy-link": frozen})
+
+
+def _nothing(text: Text, address: Address, window: Window) -> Any:
+    return html.Div(
+        [
+            html.H1(text("overview.none")),
+            html.P(_range_words(text, window)),
+            dcc.Link(
+                text("overview.newest"),
+                href=address.href("/", since=None, until=None, range="24h"),
+                className="tt-button",
+            ),
+        ],
+        className="tt-notice",
+    )
+
+
+def _table(text: Text, address: Address, figures: Overview, focus: str) -> Any:
+    heads = (
+        ("column.service", "", 1), ("column.rate", "is-number", 1), ("column.failed", "is-number", 1), ("column.cancelled", "is-number", 1),
+        ("column.duration", "is-group", 3), ("column.ttft", "is-group", 3), ("column.split", "is-split", 1),
+    )  # fmt: skip
+    second = [html.Th(name, className="is-number") for _ in range(2) for name in ("P50", "P95", "P99")]
+    top = [html.Th(text(key), className=kind, colSpan=span, rowSpan=1 if span == 3 else 2) for key, kind, span in heads]
+    rows = [_row(text, address, one, one.service == focus) for one in figures.services[:_ROWS]]
+    shown = {part.stage for one in figures.services[:_ROWS] for split in one.duration_split for part in split.stages}
+    ordered = [stage for stage in NAMES if stage in shown] + [UNEXPLAINED]
+    note = text("overview.outcomes", outcomes=", ".join(text.outcome(one) for one in figures.outcomes))
+    if len(figures.services) > _ROWS:
+        note += " " + text("showing", shown=count(_ROWS), total=count(len(figures.services)))
+    return html.Section(
+        [
+            html.Div(
+                html.Table([html.Thead([html.Tr(top), html.Tr(second)]), html.Tbody(rows)], className="tt-table"),
+                className="tt-scroll",
+            ),
+            html.Div([legend(text, ordered), html.Span(note, className="tt-caption")], className="tt-table-foot"),
+        ],
+        className="tt-panel",
+        **{"aria-label": text("overview.table")},
+    )
+
+
+def _row(text: Text, address: Address, one: ServiceOverview, focused: bool) -> Any:
+    numbers = [
+        html.Td(percentile_mark(text, value), className="is-number")
+        for group in (one.duration, one.ttft)
+        for value in (group or [None, None, None])
+    ]
+    link = dcc.Link(
+        one.service or text("service.unnamed"), href=address.href("/", service=one.service), className="tt-strong"
+    )
+    return html.Tr(
+        [
+            html.Td([link, simulated_mark(text) if one.simulated else None]),
+            html.Td(
+                rate(one.per_second), className="is-number", title=text("overview.requests", n=count(one.requests))
+            ),
+            html.Td(
+                share(one.error_share), className="is-number" + (" is-bad" if (one.error_share or 0) > 0.01 else "")
+            ),
+            html.Td(share(one.cancelled_share), className="is-number"),
+            *numbers,
+            html.Td(_splits(text, one.duration_split), className="is-split"),
+        ],
+        className="is-current" if focused else "",
+    )
+
+
+def _splits(text: Text, splits: list[StageSplit]) -> Any:
+    """P50 above P99 on one scale, each divided among stages."""
+    longest = max((split.value_ns for split in splits), default=0)
+    return [
+        html.Div(
+            [
+                html.Span(f"P{split.q * 100:.0f}", className="tt-split-name"),
+                mini_bar(
+                    text,
+                    split.stages,
+                    split.unexplained_ns,
+                    split.value_ns,
+                    width=split.value_ns / longest if longest else 0,
+                ),
+                html.Span(duration(split.value_ns), className="tt-split-value"),
+            ],
+            className="tt-split",
+        )
+        for split in splits
+    ]
+
+
+def _charts(store: Store, text: Text, address: Address, window: Window, focus: ServiceOverview) -> Any:
+    data = series(store, window, focus.service, is_root=address.is_root)
+    outcomes = text("overview.outcomes_short")
+    requests = address.only("range", "since", "until", "root").href("/requests", service=focus.service, order="slowest")
+    panels = [
+        chart(
+            "shares",
+            text("chart.shares"),
+            outcomes,
+            shares_figure(text, data),
+            legend(text, [one.stage for one in data.stages]),
+        ),
+        chart("duration", text("chart.duration"), outcomes, percentile_figure(text, data, data.percentiles)),
+        chart("rate", text("chart.rate"), text("chart.all_outcomes"), rate_figure(text, data)),
+    ]
+    if any(point.n for point in data.ttft_percentiles[0]):
+        panels.insert(
+            2, chart("ttft", text("chart.ttft"), outcomes, percentile_figure(text, data, data.ttft_percentiles))
+        )
+    return html.Section(
+        [
+            html.Div(
+                [
+                    html.H2(focus.service or text("service.unnamed"), className="tt-section"),
+                    simulated_mark(text) if focus.simulated else None,
+                    dcc.Link(text("overview.slowest"), href=requests, className="tt-button is-small"),
+                ],
+                className="tt-page-head",
+            ),
+            html.Div(panels, className="tt-charts"),
+        ]
+    )
