@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from tailtrace.lab.clock import MILLISECOND, SECOND
 from tailtrace.lab.constants import Constants, stream
 from tailtrace.lab.faults import Faults
-from tailtrace.lab.hardware import DATA
 from tailtrace.lab.request import Request
 from tailtrace.lab.scenario import Scenario, Traffic
+from tailtrace.lab.service.hardware import DATA
 
 GRID_NS = 5 * SECOND
 # The trace of code requests pauses for minutes; stretched to a lower rate such a pause would be hours.

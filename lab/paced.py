@@ -13,10 +13,10 @@ import httpx
 
 from tailtrace.errors import ConfigError
 from tailtrace.lab.clock import SECOND
-from tailtrace.lab.history import Exporter, Ids
 from tailtrace.lab.scenario import Scenario
 from tailtrace.lab.simulation import Simulation
-from tailtrace.lab.steps import StepSampler
+from tailtrace.lab.telemetry.history import Exporter, Ids
+from tailtrace.lab.telemetry.steps import StepSampler
 
 log = logging.getLogger("tailtrace.lab")
 

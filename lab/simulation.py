@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tailtrace.lab.arrivals import Arrivals
-from tailtrace.lab.batcher import Batcher
 from tailtrace.lab.clock import MILLISECOND, SECOND, VirtualClock
 from tailtrace.lab.constants import Constants, stream
-from tailtrace.lab.engine import Engine, Stretch
 from tailtrace.lab.faults import Faults
-from tailtrace.lab.gateway import Gateway
 from tailtrace.lab.request import Request
-from tailtrace.lab.runner import Runner
 from tailtrace.lab.scenario import Scenario
-from tailtrace.lab.tokenizer import Tokenizer
+from tailtrace.lab.service.batcher import Batcher
+from tailtrace.lab.service.engine import Engine, Stretch
+from tailtrace.lab.service.gateway import Gateway
+from tailtrace.lab.service.runner import Runner
+from tailtrace.lab.service.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from tailtrace.instrumentation import current_request, stage, stream
 from tailtrace.lab.clock import RealClock
 from tailtrace.lab.constants import Constants
-from tailtrace.lab.engine import Engine, Stretch
 from tailtrace.lab.faults import Faults
 from tailtrace.lab.live.wire import (
     TOKENS_PER_CHUNK,
@@ -26,15 +25,16 @@ from tailtrace.lab.live.wire import (
     until_left,
 )
 from tailtrace.lab.request import Request
-from tailtrace.lab.runner import Runner
 from tailtrace.lab.scenario import Scenario
+from tailtrace.lab.service.engine import Engine, Stretch
+from tailtrace.lab.service.runner import Runner
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _SSE = [(b"content-type", b"text/event-stream")]
 
 
 class EngineApp:
-    """Faults of the engine act for real: a slow tokenizer burns CPU on few threads, a blocked loop is a blocked loop."""
+    """Faults act for real: a slow tokenizer burns CPU on one thread, a blocked loop is a blocked loop."""
 
     def __init__(self, scenario: Scenario, service: str, replica: int, seed: int) -> None:
         self._scenario, self._service, self._replica, self._seed = scenario, scenario.service(service), replica, seed

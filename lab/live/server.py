@@ -18,8 +18,8 @@ from tailtrace.lab.faults import Faults
 from tailtrace.lab.live.engine_app import EngineApp
 from tailtrace.lab.live.gateway_app import GatewayApp
 from tailtrace.lab.live.wire import application
-from tailtrace.lab.processes import Processes
 from tailtrace.lab.scenario import Scenario
+from tailtrace.lab.telemetry.processes import Processes
 
 SHUTDOWN_S = 1.0
 

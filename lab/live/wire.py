@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
+from types import SimpleNamespace
 from typing import Any
 
 from tailtrace.lab.request import Request
@@ -40,6 +41,9 @@ def read_call(body: bytes) -> tuple[str, Request]:
     """(prompt, request) of a chat call."""
     call = json.loads(body)
     return str(call["messages"][0]["content"]), Request(**call["lab"])
+
+
+_ROUTE = SimpleNamespace(path=PATH)
 
 
 class ClientLeft(Exception):
@@ -84,6 +88,7 @@ def application(handler: Handler) -> Handler:
                     return
         if scope["path"] != PATH:
             return await answer(send, 404, {"error": {"code": "not_found", "message": scope["path"]}})
+        scope["route"] = _ROUTE  # as a router would say it
         try:
             await handler(scope, receive, send)
         except ClientLeft:

@@ -64,7 +64,7 @@ def test_a_rate_is_shared_as_before() -> None:
         (GOOD + "abort = 1.5", "abort must be between 0 and 1, got 1.5"),
         (GOOD + '[[cause]]\ncode = "gremlins"\nat = 1', "the lab cannot make 'gremlins'; it can make client_link"),
         (GOOD + '[[cause]]\ncode = "throttled"\nat = "soon"', "at must be seconds or .* got 'soon'"),
-        (GOOD + '[[cause]]\ncode = "throttled"\nat = 1\ntarget = "chat/2"', r"'chat/2' is no replica of chat \(0 to 1\)"),
+        (GOOD + '[[cause]]\ncode = "throttled"\nat = 1\ntarget = "chat/2"', "'chat/2' is no replica of chat"),
         (GOOD + '[[cause]]\ncode = "throttled"\nat = 1\nstrength = -1', "strength must be 0 or more"),
         (GOOD + '[[cause]]\ncode = "throttled"\nat = 1\nfor = 0', "for must be above 0"),
         (GOOD + '[[deploy]]\nservice = "talk"\nversion = "2"\nat = 1', r"\[\[deploy\]\]: no service 'talk'"),

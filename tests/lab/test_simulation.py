@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import pytest
 
-from tailtrace.lab.engine import Engine, Stretch
 from tailtrace.lab.request import Request
 from tailtrace.lab.scenario import Scenario
+from tailtrace.lab.service.engine import Engine, Stretch
 from tailtrace.lab.simulation import Simulation
 
 START = 1_790_000_000_000_000_000
@@ -36,12 +36,12 @@ def test_no_request_is_lost_or_doubled(name: str) -> None:
 
 
 def test_marks_of_a_served_request_are_in_order() -> None:
-    for request in simulate("healthy").finished:
-        if request.outcome == "ok" and request.batched_ns < 0:
+    for r in simulate("healthy").finished:
+        if r.outcome == "ok" and r.batched_ns < 0:
             marks = [
-                request.arrival_ns, request.routed_ns, request.dispatched_ns, request.engine_start_ns, request.parsed_ns,
-                request.template_start_ns, request.templated_ns, request.tokenized_ns, request.submitted_ns,
-                request.scheduled_ns, request.first_token_ns, request.last_token_ns, request.ended_ns,
+                r.arrival_ns, r.routed_ns, r.dispatched_ns, r.engine_start_ns, r.parsed_ns, r.template_start_ns,
+                r.templated_ns, r.tokenized_ns, r.submitted_ns, r.scheduled_ns,
+                r.first_token_ns, r.last_token_ns, r.ended_ns,
             ]  # fmt: skip
             assert all(left <= right for left, right in pairwise(marks))
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from tailtrace.instrumentation.otlp import INTERNAL, encode_attributes, encode_span_fields, span_head
 from tailtrace.lab.clock import SECOND
-from tailtrace.lab.engine import Stretch
-from tailtrace.lab.processes import Processes
+from tailtrace.lab.service.engine import Stretch
+from tailtrace.lab.telemetry.processes import Processes
 
 MINUTE_NS = 60 * SECOND
 RECENT_NS = 3600 * SECOND

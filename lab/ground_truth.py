@@ -14,11 +14,11 @@ from tailtrace.lab.clock import SECOND
 from tailtrace.lab.constants import Constants
 from tailtrace.lab.effects import EFFECTS
 from tailtrace.lab.faults import targets_of
-from tailtrace.lab.processes import Processes
 from tailtrace.lab.request import Request
 from tailtrace.lab.scenario import Fault, Scenario
 from tailtrace.lab.simulation import Simulation
-from tailtrace.lab.spans import Journey
+from tailtrace.lab.telemetry.processes import Processes
+from tailtrace.lab.telemetry.spans import Journey
 
 AFTERMATH_NS = 600 * SECOND
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from tailtrace.lab.clock import MILLISECOND, Clock
 from tailtrace.lab.faults import Faults
 from tailtrace.lab.request import Request
-from tailtrace.lab.runner import Runner
 from tailtrace.lab.scenario import Service
-from tailtrace.lab.scheduler import Batch, Scheduler, Sequence
+from tailtrace.lab.service.runner import Runner
+from tailtrace.lab.service.scheduler import Batch, Scheduler, Sequence
 
 STALL_NS = 150 * MILLISECOND
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from tailtrace.lab.constants import stream
 from tailtrace.lab.faults import Faults
-from tailtrace.lab.hardware import GPU_NAMES
 from tailtrace.lab.scenario import Scenario, Service
+from tailtrace.lab.service.hardware import GPU_NAMES
 from tailtrace.version import VERSION
 
 Resource = Mapping[str, Any]

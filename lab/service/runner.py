@@ -7,8 +7,8 @@ import numpy as np
 from tailtrace.lab.clock import MICROSECOND, MILLISECOND
 from tailtrace.lab.constants import Constants, stream
 from tailtrace.lab.faults import Faults
-from tailtrace.lab.hardware import curves
 from tailtrace.lab.scenario import Service
+from tailtrace.lab.service.hardware import curves
 
 # 80 layers x 8 KV heads x 128 x 2 x 2 bytes, read once a step at 80 % of an A100's bandwidth, over tp 4. Computed,
 # not measured: the table shows no slope up to 8,192 tokens at batch 1.

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tailtrace.lab.request import Request
 from tailtrace.lab.scenario import Service
-from tailtrace.lab.scheduler import Scheduler, Sequence, blocks_for
+from tailtrace.lab.service.scheduler import Scheduler, Sequence, blocks_for
 
 SERVICE = Service("chat", max_batch=4, kv_blocks=64, chunk_tokens=128)
 

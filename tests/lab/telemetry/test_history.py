@@ -8,7 +8,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from tailtrace.lab import Scenario, history
-from tailtrace.lab.spans import gap_bins
+from tailtrace.lab.telemetry.spans import gap_bins
 from tailtrace.stages import BY_NAME
 
 END = 1_790_000_000_000_000_000

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tailtrace.lab.clock import MILLISECOND, Clock
-from tailtrace.lab.engine import Stretch
 from tailtrace.lab.faults import Faults
 from tailtrace.lab.request import Request
-from tailtrace.lab.runner import Runner
 from tailtrace.lab.scenario import Service
-from tailtrace.lab.scheduler import Batch
+from tailtrace.lab.service.engine import Stretch
+from tailtrace.lab.service.runner import Runner
+from tailtrace.lab.service.scheduler import Batch
 
 
 class Batcher:

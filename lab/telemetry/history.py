@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from tailtrace.instrumentation.otlp import encode_resource, encode_scope, join_traces
 from tailtrace.lab.clock import SECOND
 from tailtrace.lab.constants import stream
-from tailtrace.lab.processes import Processes, Resource
 from tailtrace.lab.scenario import Scenario
 from tailtrace.lab.simulation import Simulation
-from tailtrace.lab.spans import SpanWriter
-from tailtrace.lab.startup import startup_spans
-from tailtrace.lab.steps import StepSampler
+from tailtrace.lab.telemetry.processes import Processes, Resource
+from tailtrace.lab.telemetry.spans import SpanWriter
+from tailtrace.lab.telemetry.startup import startup_spans
+from tailtrace.lab.telemetry.steps import StepSampler
 
 SPANS_PER_BODY = 1900
 

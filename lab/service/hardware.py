@@ -11,7 +11,7 @@ from pathlib import Path
 from tailtrace.errors import ConfigError
 from tailtrace.lab.clock import MICROSECOND
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parent.parent / "data"
 
 # Names, memory and power limits of the devices as their drivers report them.
 GPU_NAMES = {"a100-80gb": "NVIDIA A100-SXM4-80GB", "h100-80gb": "NVIDIA H100 80GB HBM3"}

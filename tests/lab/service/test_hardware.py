@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tailtrace.errors import ConfigError
-from tailtrace.lab.hardware import Curve, curves
+from tailtrace.lab.service.hardware import Curve, curves
 
 
 def test_measured_points_are_met_exactly() -> None:
@@ -26,6 +26,6 @@ def test_more_work_never_takes_less_time() -> None:
 
 def test_what_was_not_measured_is_refused_with_what_was() -> None:
     with pytest.raises(
-        ConfigError, match="no measured times for llama2-70b on 3 x h100-80gb; there are: .*4 x h100-80gb"
+        ConfigError, match=r"no measured times for llama2-70b on 3 x h100-80gb; there are: .*4 x h100-80gb"
     ):
         curves("llama2-70b", "h100-80gb", 3)

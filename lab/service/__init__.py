@@ -1,0 +1,1 @@
+"""The service in miniature: what stands between a request and its answer."""

@@ -1,0 +1,1 @@
+"""What the fleet would tell of itself: spans, steps and counters as OTLP."""
