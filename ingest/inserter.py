@@ -140,7 +140,7 @@ class Inserter:
         except StoreDead:
             raise
         except StoreError as error:
-            if not _blames_content(error, spare_memory):
+            if not blames_content(error, spare_memory):
                 raise
             bodies = list(read_bodies(segment.path))
             log.warning(
@@ -157,7 +157,7 @@ class Inserter:
         except StoreDead:
             raise
         except StoreError as error:
-            if not _blames_content(error, spare_memory):
+            if not blames_content(error, spare_memory):
                 raise
             self._insert_halves(segment, bodies, first, error, spare_memory)
         finally:
@@ -183,7 +183,7 @@ class Inserter:
             log.error("a body of %d bytes is refused by the store and kept in %s: %s", len(body), path, error)
 
 
-def _blames_content(error: StoreError, spare_memory: bool) -> bool:
+def blames_content(error: StoreError, spare_memory: bool) -> bool:
     """Whether the store refuses what it was given, rather than being unable to take anything."""
     match = _CODE.search(str(error))
     if match is None:
