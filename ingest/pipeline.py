@@ -209,7 +209,8 @@ class Pipeline:
         """The journal thread."""
         while True:
             with self._changed:
-                self._changed.wait_for(self._has_work, self._next_deadline_s())
+                while not self._has_work():  # the deadline is new after each event: an insert that ends makes one
+                    self._changed.wait(self._next_deadline_s())
                 batches = [(lane, self._next_batch(lane)) for lane in self._lanes.values()]
             for lane, batch in batches:
                 if batch:
