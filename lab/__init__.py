@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from tailtrace.lab.ground_truth import Truth, truth
 from tailtrace.lab.scenario import Scenario, list_scenarios
+from tailtrace.lab.telemetry.counters import history_metrics
 from tailtrace.lab.telemetry.history import history
 
 if TYPE_CHECKING:
     from tailtrace.lab.live import LiveLab
     from tailtrace.lab.paced import PacedLab
 
-__all__ = ["LiveLab", "PacedLab", "Scenario", "Truth", "history", "list_scenarios", "truth"]
+__all__ = ["LiveLab", "PacedLab", "Scenario", "Truth", "history", "history_metrics", "list_scenarios", "truth"]
 
 
 def __getattr__(name: str) -> Any:

@@ -15,6 +15,7 @@ Knob = Literal[
     "auth_ms", "limiter_ms", "external_ms", "slow_readers", "link_ms", "route_skew",
     "tokenize_time", "tokenizer_threads", "submit_ms", "batch_delay_ms",
     "kv_blocks", "kv_reserve", "chunk_tokens", "step_time", "decode_time", "prefill_time", "launch_ms", "restart_s",
+    "throttled", "straggler",
 ]  # fmt: skip
 
 # Knobs that scale (1 = untouched); every other one adds (0 = untouched).
@@ -53,8 +54,8 @@ EFFECTS: Final[dict[str, Effect]] = {
     "decode_memory": Effect("decode", {"decode_time": 1.8}),
     "prefill_interference": Effect("decode", {"long_share": 0.5, "chunk_tokens": 4.0}),
     "launch_bound": Effect("decode", {"launch_ms": 25.0}),
-    "throttled": Effect("decode", {"step_time": 1.7}),
-    "straggler_rank": Effect("decode", {"step_time": 1.5}),
+    "throttled": Effect("decode", {"step_time": 1.7, "throttled": 1.0}),
+    "straggler_rank": Effect("decode", {"step_time": 1.5, "straggler": 1.0}),
     "longer_output": Effect("decode", {"output_tokens": 2.5}),
     "longer_input": Effect("prefill", {"input_tokens": 3.0}),
     "cache_miss": Effect("prefill", {"cache_hits": 0.0}),

@@ -1,0 +1,134 @@
+"""What the sampler of each replica's host would read of its GPUs, made from the steps that ran on them.
+
+Shares of SM, tensor and memory activity are assumptions about prefill (compute bound) and decode (bound by memory
+bandwidth), not measurements; busy time, memory, throttling and clocks follow the run.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tailtrace.instrumentation.otlp import Point, encode_metrics
+from tailtrace.lab.clock import SECOND
+from tailtrace.lab.scenario import Scenario, Service
+from tailtrace.lab.service.engine import Stretch
+from tailtrace.lab.service.hardware import GPU_CLOCK_HZ, GPU_MEMORY_BYTES, GPU_POWER_W
+from tailtrace.lab.simulation import Simulation
+from tailtrace.lab.telemetry.processes import Processes
+
+RECENT_NS = 3600 * SECOND
+RECENT_EVERY_NS = 10 * SECOND
+EARLIER_EVERY_NS = 60 * SECOND
+
+
+@dataclass(slots=True)
+class Interval:
+    """Time a replica's GPUs spent in an interval, and the fullest its KV cache was."""
+
+    prefill_ns: int = 0
+    decode_ns: int = 0
+    kv_usage: float = 0.0
+
+
+class Counters:
+    """Collects stretches of steps; `points` gives a replica's readings at the end of an interval."""
+
+    def __init__(self, scenario: Scenario, length_ns: int) -> None:
+        self._services = {service.name: service for service in scenario.fleet.services}
+        self._recent_ns = max(0, length_ns - RECENT_NS)
+        self._intervals: dict[tuple[str, int, int], Interval] = defaultdict(Interval)
+        self._throttled_ns: dict[str, int] = defaultdict(int)
+
+    def every_ns(self, at_ns: int) -> int:
+        return RECENT_EVERY_NS if at_ns >= self._recent_ns else EARLIER_EVERY_NS
+
+    def record(self, service: str, replica: int, stretch: Stretch) -> None:
+        """Split a stretch over the intervals it covers."""
+        at, end = stretch.start_ns, stretch.start_ns + stretch.step_ns * stretch.steps
+        oneshot = self._services[service].kind == "oneshot"
+        while at < end:
+            every = self.every_ns(at)
+            upto = min(end, (at // every + 1) * every)
+            interval = self._intervals[service, replica, at // every * every]
+            if stretch.batch.prefill or oneshot:
+                interval.prefill_ns += upto - at
+            else:
+                interval.decode_ns += upto - at
+            interval.kv_usage = max(interval.kv_usage, stretch.kv_usage)
+            at = upto
+
+    def points(
+        self, simulation: Simulation, service: Service, replica: int, start_ns: int, uuids: list[str]
+    ) -> list[Point]:
+        """Readings of each GPU of a replica at the end of the interval that starts at `start_ns`."""
+        every = self.every_ns(start_ns)
+        interval = self._intervals.pop((service.name, replica, start_ns), None) or Interval()
+        value, name = simulation.faults.value, service.name
+        throttled = value("throttled", start_ns, name, replica) > 0
+        straggling = value("straggler", start_ns, name, replica) > 0
+        slowdown = value("step_time", start_ns, name, replica)
+        launching = value("launch_ms", start_ns, name, replica) > 0
+        prefill, decode = min(1.0, interval.prefill_ns / every), min(1.0, interval.decode_ns / every)
+        if launching:
+            prefill, decode = 0.6 * prefill, 0.5 * decode
+        at = simulation.start_unix_ns + start_ns + every
+        made: list[Point] = []
+        for rank, uuid in enumerate(uuids):
+            slow = throttled or (straggling and rank == 0)
+            # Ranks that wait for a straggler spin: busy by every count but the work they do.
+            work = 1.0 / slowdown if straggling and rank else 1.0
+            share = min(1.0, prefill + decode)
+            clock = GPU_CLOCK_HZ[service.gpu] / (slowdown if slow else 1.0)
+            if slow:
+                self._throttled_ns[uuid] += every
+            readings = {
+                ("hw.gpu.utilization", "1"): share,
+                ("hw.gpu.memory.usage", "By"): int(GPU_MEMORY_BYTES * (0.62 + 0.3 * interval.kv_usage)),
+                ("hw.gpu.memory.utilization", "1"): 0.62 + 0.3 * interval.kv_usage,
+                ("hw.power", "W"): GPU_POWER_W[service.gpu] * (0.18 + (0.75 * prefill + 0.5 * decode) * work),
+                ("hw.temperature", "Cel"): 34.0 + 38.0 * share + (16.0 if slow else 0.0),
+                ("tailtrace.gpu.sm_active", "1"): 0.9 * prefill + 0.6 * decode,
+                ("tailtrace.gpu.tensor_active", "1"): (0.62 * prefill + 0.1 * decode) * work,
+                ("tailtrace.gpu.dram_active", "1"): (0.3 * prefill + 0.72 * decode) * work,
+                ("tailtrace.gpu.clock.sm", "Hz"): clock,
+            }
+            gpu = {"hw.id": uuid, "hw.type": "gpu", "tailtrace.rank": rank}
+            made += [Point(metric, unit, "gauge", number, at, gpu) for (metric, unit), number in readings.items()]
+            reason = {**gpu, "tailtrace.reason": "hw_thermal"}
+            since = simulation.start_unix_ns
+            made.append(Point("tailtrace.gpu.throttle", "ns", "sum", self._throttled_ns[uuid], at, reason, since))
+        return made
+
+
+def history_metrics(
+    scenario: Scenario, *, end_unix_ns: int, hours: float | None = None, seed: int = 0
+) -> Iterator[bytes]:
+    """OTLP metric bodies of the run that `history` with the same arguments makes, in order of time.
+
+    One reading of each GPU a minute, and every ten seconds in the last hour.
+    """
+    length_ns = int((scenario.hours if hours is None else hours) * 3600 * SECOND)
+    counters = Counters(scenario, length_ns)
+    simulation = Simulation(
+        scenario, start_unix_ns=end_unix_ns - length_ns, length_ns=length_ns, seed=seed, on_stretch=counters.record
+    )
+    processes = Processes(scenario, simulation.faults, length_ns=length_ns, seed=seed)
+    at = 0
+    # A stretch is known when it ends, up to a minute after its start: readings follow two slices behind.
+    for now_ns in [*simulation.run(), length_ns + 3600 * SECOND]:
+        simulation.finished.clear()
+        bodies: dict[str, tuple[dict[str, object], list[Point]]] = {}
+        while at + counters.every_ns(at) <= min(length_ns, now_ns - 120 * SECOND):
+            for service in scenario.fleet.services:
+                for replica in range(service.replicas):
+                    resource = processes.engine(service.name, replica, at)
+                    uuids = str(resource["tailtrace.gpu_uuids"]).split(",")
+                    key = str(resource["service.instance.id"])
+                    kept = bodies.setdefault(key, ({**resource, "tailtrace.role": "sampler"}, []))[1]
+                    kept += counters.points(simulation, service, replica, at, uuids)
+            at += counters.every_ns(at)
+        body = b"".join([encode_metrics(resource, points) for resource, points in bodies.values()])
+        if body:
+            yield body
