@@ -75,6 +75,7 @@ class HttpDoor:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         media = headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
         json = media not in _PROTOBUF
+        unread = True
         try:
             if signal is None:
                 await _elsewhere(path, method, send)
@@ -82,12 +83,13 @@ class HttpDoor:
             with self._intake.receiving() as hold:
                 encoding = self._checked_headers(method, media, headers)
                 body = await self._body(headers, receive, hold)
+                unread = False
                 outcome = await self._accepted(signal, body, encoding, json)
             await _respond(send, 200, success(signal, outcome, json=json), json)
         except _Refusal as refusal:
             if signal is not None:
                 self._intake.counters.refused(signal, str(refusal.code))
-            if b"expect" not in headers:
+            if unread and b"expect" not in headers:
                 await _drain(receive, 4 * self._intake.limits.body_bytes)
             answer = status(refusal.code, refusal.reason, json=json)
             await _respond(send, refusal.code, answer, json, refusal.headers)

@@ -59,6 +59,10 @@ class Door:
         return self.counters.snapshot()["traces"]
 
 
+def post_scope(media: bytes) -> dict[str, Any]:
+    return {"type": "http", "method": "POST", "path": "/v1/traces", "headers": [(b"content-type", media)]}
+
+
 def good(count: int = 1) -> bytes:
     now = time.time_ns()
     return trace_request(*(span((i + 1).to_bytes(8), now=now) for i in range(count))).SerializeToString()
@@ -263,3 +267,37 @@ def test_a_client_that_leaves_is_counted_and_not_answered() -> None:
     }
     asyncio.run(door.app(scope, receive, send))
     assert (sent, door.traces["refused"]) == ([], {"gone": 1})
+
+
+def test_a_refused_body_that_was_read_is_answered_at_once() -> None:
+    door = Door()
+    sent: list[Any] = []
+    pieces = iter([{"type": "http.request", "body": b"nonsense", "more_body": False}])
+
+    async def receive() -> dict[str, Any]:
+        return next(pieces)  # a second call would wait for the client to leave
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = post_scope(b"application/json")
+    asyncio.run(door.app(scope, receive, send))
+    assert sent[0]["status"] == 400
+
+
+def test_a_refused_body_is_read_to_its_end_before_the_answer() -> None:
+    door = Door(Limits(body_bytes=1000))
+    heard: list[str] = []
+    more = (True, True, True, False)
+    pieces = iter([{"type": "http.request", "body": bytes(600), "more_body": each} for each in more])
+
+    async def receive() -> dict[str, Any]:
+        heard.append("piece")
+        return next(pieces)
+
+    async def send(message: Any) -> None:
+        heard.append(message["type"])
+
+    scope = post_scope(b"application/x-protobuf")
+    asyncio.run(door.app(scope, receive, send))
+    assert heard == ["piece"] * 4 + ["http.response.start", "http.response.body"]
