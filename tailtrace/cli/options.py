@@ -24,6 +24,12 @@ OtlpGrpcPort = Annotated[
     int | None,
     typer.Option("--otlp-grpc-port", help="Port of OTLP/gRPC; 0 = off (TAILTRACE_OTLP_GRPC_PORT; default 4317)."),
 ]
+ClickHousePort = Annotated[
+    int | None,
+    typer.Option(
+        "--clickhouse-port", help="Port of read-only ClickHouse HTTP; 0 = off (TAILTRACE_CLICKHOUSE_PORT; default 0)."
+    ),
+]
 ServerToken = Annotated[
     str | None, typer.Option("--token", help="Bearer token that every client must present (better: TAILTRACE_TOKEN).")
 ]

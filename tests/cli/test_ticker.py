@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tailtrace.cli.processes.worker import Ticker
+from tailtrace.cli.processes.ticker import Ticker
 
 
 class Bench:

@@ -14,9 +14,12 @@ from tailtrace.cli import options
 if TYPE_CHECKING:
     from tailtrace.ingest.settings import ServerSettings
 
+_HISTORY, _LIVE = "demo", "live"
+"""The built-in demo is a day of one scenario, then another whose requests are short enough to be watched."""
+
 
 def demo(
-    scenario: Annotated[str, typer.Option("--scenario", help="Name of a built-in scenario, or a TOML file.")] = "demo",
+    scenario: Annotated[str, typer.Option("--scenario", help="Built-in scenario, or a TOML file.")] = _HISTORY,
     seed: Annotated[int, typer.Option("--seed", help="The same seed makes the same history.")] = 1,
     hours: Annotated[float, typer.Option("--hours", min=0, max=24 * 31, help="Length of the made history.")] = 24,
     rate: Annotated[float, typer.Option("--rate", min=0, max=1000, help="Live requests a second; 0 = none.")] = 25,
@@ -51,6 +54,7 @@ def _run(flags: dict[str, Any], scenario: str, seed: int, hours: float, rate: fl
     from tailtrace.lab import Scenario
 
     Scenario.load(scenario)  # a wrong name is told before anything is started
+    live = _LIVE if scenario == _HISTORY else scenario
     settings = _on_free_ports(load_settings(flags), given={name for name, value in flags.items() if value is not None})
     if not settings.otlp_http_port:
         raise ConfigError("the demo sends through OTLP/HTTP: --otlp-http-port must not be 0")
@@ -58,7 +62,7 @@ def _run(flags: dict[str, Any], scenario: str, seed: int, hours: float, rate: fl
     endpoint = url(settings.host, settings.otlp_http_port)
     command = [
         sys.executable, "-m", "tailtrace.cli.processes.lab", f"--parent={os.getpid()}", f"--endpoint={endpoint}",
-        f"--scenario={scenario}", f"--seed={seed}", f"--hours={hours}", f"--rate={rate}",
+        f"--scenario={scenario}", f"--live-scenario={live}", f"--seed={seed}", f"--hours={hours}", f"--rate={rate}",
     ]  # fmt: skip
     lab = Companion(command, progress.told, {**os.environ, "TAILTRACE_TOKEN": settings.token})
     try:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -27,18 +30,22 @@ class Companion:
         threading.Thread(target=self._listen, args=(self._process,), name="tailtrace-companion", daemon=True).start()
 
     def ask_to_stop(self) -> None:
-        if self._process is not None:
-            self._process.terminate()
+        """SIGTERM to it and to all that it started."""
+        self._signal(signal.SIGTERM)
 
     def end(self, timeout_s: float = 0.5) -> None:
-        """Wait a little, then kill."""
+        """Wait a little, then kill whatever is left of its group."""
         if self._process is None:
             return
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, number)
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None

@@ -35,6 +35,7 @@ def main() -> None:
     parser.add_argument("--parent", type=int, required=True)
     parser.add_argument("--endpoint", required=True)
     parser.add_argument("--scenario", required=True)
+    parser.add_argument("--live-scenario", required=True)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--hours", type=float, required=True)
     parser.add_argument("--rate", type=float, required=True)
@@ -45,11 +46,12 @@ def main() -> None:
     try:
         from tailtrace.lab import Scenario
 
-        scenario = Scenario.load(arguments.scenario)
         if arguments.hours > 0:
+            scenario = Scenario.load(arguments.scenario)
             send_history(arguments.endpoint, scenario, seed=arguments.seed, hours=arguments.hours)
         if arguments.rate > 0:
-            asyncio.run(run_live(arguments.endpoint, scenario, rate=arguments.rate))
+            live = Scenario.load(arguments.live_scenario)
+            asyncio.run(run_live(arguments.endpoint, live, rate=arguments.rate, seed=arguments.seed))
         tell("done")
     except TailtraceError as error:
         tell("failed", message=str(error))
@@ -106,12 +108,12 @@ def send_history(endpoint: str, scenario: Scenario, *, seed: int, hours: float) 
     tell("history", sent_bytes=sum(sent), elapsed_s=round(time.monotonic() - started, 1), finished=True)
 
 
-async def run_live(endpoint: str, scenario: Scenario, *, rate: float) -> None:
+async def run_live(endpoint: str, scenario: Scenario, *, rate: float, seed: int) -> None:
     """The live lab, until the process is told to stop."""
-    from tailtrace.lab import LiveLab
+    from tailtrace.lab.live import LiveLab
 
     tell("live", rate=rate)
-    await LiveLab().run(endpoint, scenario, rate, asyncio.Event())
+    await LiveLab(seed).run(endpoint, scenario, rate, asyncio.Event())
 
 
 if __name__ == "__main__":

@@ -57,6 +57,7 @@ def main() -> None:
     parser.add_argument("--status", type=int, required=True)
     parser.add_argument("--ui", type=int, default=-1)
     parser.add_argument("--otlp", type=int, default=-1)
+    parser.add_argument("--clickhouse", type=int, default=-1)
     arguments = parser.parse_args()
 
     stop = threading.Event()
@@ -66,11 +67,13 @@ def main() -> None:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", stream=sys.stderr
     )
-    for chatty in ("uvicorn", "celery", "kombu", "httpx", "numba", "clickhouse_connect"):
+    for chatty in ("uvicorn", "celery", "httpx", "numba", "clickhouse_connect"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
+    logging.getLogger("kombu").setLevel(logging.ERROR)  # it warns that a queue in memory has no host name
 
     status = Status(arguments.status, broken=stop.set)
-    sockets = {name: _adopt(fd) for name, fd in (("ui", arguments.ui), ("otlp", arguments.otlp)) if fd >= 0}
+    given = {"ui": arguments.ui, "otlp": arguments.otlp, "clickhouse": arguments.clickhouse}
+    sockets = {name: _adopt(fd) for name, fd in given.items() if fd >= 0}
     try:
         from tailtrace.ingest.settings import ServerSettings
 
@@ -142,6 +145,8 @@ class OwnerProcess:
             self._start_loop(LoopThread("doors", self._serve_doors))
         if "ui" in self._sockets:
             self._start_loop(LoopThread("pages", self._serve_pages))
+        if "clickhouse" in self._sockets:
+            self._start_loop(LoopThread("clickhouse", self._serve_clickhouse))
 
     def stop(self) -> None:
         """Last started, first stopped; what goes wrong is logged and does not keep the rest from stopping."""
@@ -195,10 +200,13 @@ class OwnerProcess:
         self._undo.callback(loop.stop, 1.5)
 
     def _start_jobs(self) -> None:
-        from tailtrace.cli.processes.worker import start_jobs
+        if not self._settings.jobs:
+            return
+        from tailtrace.cli.processes.jobs import Jobs
 
-        jobs = start_jobs(self._store, self._settings, self._pipeline.counters)
-        self._undo.callback(jobs)
+        jobs = Jobs(self._store, lambda: self._pipeline.counters()["stored_items"])
+        jobs.start()
+        self._undo.callback(jobs.stop)
 
     async def _serve_doors(self, stop: Any, listening: Callable[[], None]) -> None:
         from tailtrace.cli.processes.loops import serve_asgi
@@ -230,6 +238,16 @@ class OwnerProcess:
 
         app = Probes(create_app(self._store, self._settings, self.health), self._not_ready)
         await serve_asgi(app, self._sockets["ui"], stop, listening)
+
+    async def _serve_clickhouse(self, stop: Any, listening: Callable[[], None]) -> None:
+        from tailtrace.cli.processes.loops import serve_asgi
+        from tailtrace.ingest.clickhouse_http import create_clickhouse_app
+        from tailtrace.ingest.store.embedded import EmbeddedStore
+
+        if not isinstance(self._store, EmbeddedStore):
+            raise ConfigError("--clickhouse-port serves the embedded database; with a ClickHouse server, ask that one")
+        app = create_clickhouse_app(self._store, self._settings.token)
+        await serve_asgi(app, self._sockets["clickhouse"], stop, listening)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ def doors(settings: ServerSettings) -> dict[str, Door]:
         "ui": Door("dashboard and API", "--port", settings.port),
         "otlp": Door("OTLP/HTTP", "--otlp-http-port", settings.otlp_http_port),
         "grpc": Door("OTLP/gRPC", "--otlp-grpc-port", settings.otlp_grpc_port),
+        "clickhouse": Door("ClickHouse HTTP", "--clickhouse-port", settings.clickhouse_port),
     }
     return {name: door for name, door in all_doors.items() if door.port}
 

@@ -109,6 +109,10 @@ class Supervisor:
                 self._on_stop()
                 self._say(f"tailtrace: {owner.failed['message']}")
                 return int(owner.failed["code"])
+            if not self._told_ready and code > 0:  # its own doing, not a crash: it would happen again
+                self._on_stop()
+                self._say("tailtrace: the start failed; the reason is above")
+                return 1
             early_deaths = 1 if time.monotonic() - owner.started > STEADY_S else early_deaths + 1
             pause = pause_s(early_deaths)
             self._say(
