@@ -25,6 +25,8 @@ def duration(ns: int | float | None) -> str:
     """`1.24 s`, `240 ms`, `12.3 µs`: three figures, the unit that suits."""
     if ns is None:
         return DASH
+    if ns == 0:
+        return "0"
     for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
         if abs(ns) >= size * 0.9995:
             value = ns / size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any, Final
 
 import dash_mantine_components as dmc
@@ -15,6 +16,8 @@ from tailtrace.dashboard.text import Text, text_of_request
 from tailtrace.errors import TailtraceError
 from tailtrace.ingest.settings import ServerSettings
 from tailtrace.ingest.store import Store
+
+_log = logging.getLogger(__name__)
 
 _THEME: Final = {
     "fontFamily": "var(--tt-font)",
@@ -51,9 +54,16 @@ def _draw(store: Store, settings: ServerSettings, text: Text, pathname: str, sea
         body = page.draw(store, settings, text, pathname, address)
         state = shell(store, text, pathname, address, page, body)
     except TailtraceError as error:
-        failed = html.Div([html.H1(text("failed.title")), html.P(str(error))], className="tt-notice", role="alert")
-        state = shell(None, text, pathname, address, page, failed)
+        return shell(None, text, pathname, address, page, _failed(text, str(error)))
+    except Exception:
+        # Dash answers 500 and says nothing; the reader gets a page and the log gets the reason.
+        _log.exception("page %s could not be drawn", pathname)
+        return shell(None, text, pathname, address, page, _failed(text, text("failed.unexpected")))
     return state
+
+
+def _failed(text: Text, reason: str) -> Any:
+    return html.Div([html.H1(text("failed.title")), html.P(reason)], className="tt-notice", role="alert")
 
 
 def _layout() -> Any:

@@ -11,6 +11,7 @@ window.tailtrace = window.tailtrace || {};
   // Nanoseconds as text, like dashboard/format.py.
   tt.duration = function (ns) {
     if (ns === null || ns === undefined) return "–";
+    if (ns === 0) return "0";
     const size = Math.abs(ns);
     if (size >= 999.5e6) return three(ns / 1e9) + " s";
     if (size >= 999.5e3) return three(ns / 1e6) + " ms";
@@ -68,7 +69,21 @@ window.tailtrace = window.tailtrace || {};
     }
   };
 
+  // Follow a link of the application without loading anew; dcc.Location listens for this event.
+  tt.go = function (href) {
+    const before = window.location.pathname;
+    window.history.pushState({}, "", href);
+    window.dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
+    if (window.location.pathname !== before) window.scrollTo(0, 0);
+  };
+
   document.addEventListener("click", function (event) {
+    const anchor = event.target.closest("a[data-nav]");
+    if (anchor && event.button === 0 && !(event.ctrlKey || event.metaKey || event.shiftKey || event.altKey)) {
+      event.preventDefault();
+      tt.go(anchor.getAttribute("href"));
+      return;
+    }
     const target = event.target.closest("[data-copy],[data-copy-link],[data-language],tr[data-href]");
     if (!target) return;
     if (target.dataset.copy) tt.copy(target.dataset.copy, target);
@@ -78,7 +93,7 @@ window.tailtrace = window.tailtrace || {};
       window.location.reload();
     } else if (!event.target.closest("a,button") && !String(window.getSelection())) {
       if (event.ctrlKey || event.metaKey || event.shiftKey) window.open(target.dataset.href, "_blank", "noopener");
-      else target.querySelector("a").click();
+      else tt.go(target.dataset.href);
     }
   });
 

@@ -44,8 +44,12 @@
       this.side = tt.make("aside", { class: "tt-side", hidden: true });
       this.panel = new tt.SpanPanel(this.side, this.spec, () => this.select(-1));
       this.place.replaceChildren(
-        this.toolbar, this.keys, tt.make("div", { class: "tt-map-row" }, this.map, this.brush), this.axis,
-        tt.make("div", { class: "tt-split-view" }, this.scroll, this.side),
+        this.toolbar, this.keys,
+        tt.make(
+          "div", { class: "tt-split-view" },
+          tt.make("div", { class: "tt-lanes" }, tt.make("div", { class: "tt-map-row" }, this.map, this.brush), this.axis, this.scroll),
+          this.side,
+        ),
       );
       this.scroll.addEventListener("scroll", () => this.later());
       this.scroll.addEventListener("click", (event) => this.clicked(event));
@@ -104,10 +108,11 @@
 
     drawRows() {
       const rows = this.model.visible;
-      const height = this.scroll.clientHeight || 480;
+      const height = Math.max(this.scroll.clientHeight, 640);
       const first = Math.max(0, Math.floor(this.scroll.scrollTop / ROW) - MARGIN);
       const last = Math.min(rows.length, Math.ceil((this.scroll.scrollTop + height) / ROW) + MARGIN);
       this.rows.style.height = rows.length * ROW + "px";
+      this.place.style.setProperty("--gutter", this.scroll.offsetWidth - this.scroll.clientWidth + "px");
       const nodes = [];
       for (let at = first; at < last; at++) nodes.push(this.row(rows[at], at));
       this.rows.replaceChildren(...nodes);

@@ -23,22 +23,25 @@ CONFIG: Final = {
     "doubleClick": False,
     "scrollZoom": False,
 }
+_DAY_NS: Final = 86_400_000_000_000
 _COLOURS: Final = ("var(--p50)", "var(--p95)", "var(--p99)")
 _NAMES: Final = ("P50", "P95", "P99")
 
 
-def chart(name: str, title: str, caption: str, figure: dict[str, Any], *extra: Any) -> Any:
+def chart(
+    name: str, title: str, caption: Any, figure: dict[str, Any], *extra: Any, wide: bool = False, height: int = 190
+) -> Any:
     """A panel with a chart in it; the figure travels in a store and is coloured in the browser."""
     return html.Section(
         [
             html.Div([html.H2(title), html.Span(caption, className="tt-caption")], className="tt-panel-head"),
             dcc.Store(id={"type": "figure", "name": name}, data=figure),
             dcc.Graph(
-                id={"type": "graph", "name": name}, config=CONFIG, className="tt-graph", style={"height": "190px"}
+                id={"type": "graph", "name": name}, config=CONFIG, className="tt-graph", style={"height": f"{height}px"}
             ),
             *extra,
         ],
-        className="tt-panel",
+        className="tt-panel is-wide" if wide else "tt-panel",
         **{"aria-label": title},
     )
 
@@ -67,7 +70,27 @@ def percentile_figure(text: Text, data: Series, columns: Sequence[Sequence[Perce
         _line(text, _times(data), points, name, colour)
         for points, name, colour in zip(columns, _NAMES, _COLOURS, strict=True)
     ]
-    return _figure(lines, data, {"type": "log", "ticksuffix": " ms", "nticks": 5, "minor": {"showgrid": False}})
+    return _figure(lines, data, {"type": "log", "tickmode": "array", **_decades()})
+
+
+def percentile_key() -> Any:
+    """The names of the three lines, in their colours."""
+    return html.Span(
+        [
+            html.Span([html.I(style={"background": colour}), name])
+            for name, colour in zip(_NAMES, _COLOURS, strict=True)
+        ],
+        className="tt-key",
+    )
+
+
+def _decades() -> dict[str, Any]:
+    """Ticks at 1 µs, 10 µs ... 10,000 s, named in the unit that suits."""
+    powers = [10.0**power for power in range(-3, 8)]
+    return {
+        "tickvals": powers,
+        "ticktext": [duration(power * 1e6).replace(".00", "").replace(".0", "") for power in powers],
+    }
 
 
 def shares_figure(text: Text, data: Series) -> dict[str, Any]:
@@ -163,7 +186,7 @@ def _figure(traces: list[dict[str, Any]], data: Series, y: dict[str, Any], *, st
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"family": "system-ui, sans-serif", "size": 11, "color": "var(--fg)"},
-        "margin": {"l": 56, "r": 8, "t": 6, "b": 24},
+        "margin": {"l": 52, "r": 8, "t": 6, "b": 22},
         "showlegend": False,
         "hovermode": "x unified",
         "hoverlabel": {

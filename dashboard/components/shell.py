@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 import dash_mantine_components as dmc
-from dash import dcc, html
+from dash import html
 
 from tailtrace.analytics.queries import Freshness, freshness
 from tailtrace.dashboard.address import RANGES, REFRESH, Address
+from tailtrace.dashboard.components.link import link
 from tailtrace.dashboard.format import count, moment
 from tailtrace.dashboard.text import LANGUAGES, Text
 from tailtrace.errors import TailtraceError
@@ -42,7 +43,7 @@ def _sidebar(text: Text, address: Address, current: str) -> Any:
     carried = address.only("range", "since", "until")
     here = "requests" if current == "request" else current
     links = [
-        dcc.Link(
+        link(
             text(f"nav.{key}"),
             href=carried.href(path),
             className="tt-nav-link" + (" is-current" if key == here else ""),
@@ -52,7 +53,7 @@ def _sidebar(text: Text, address: Address, current: str) -> Any:
     ]
     return html.Nav(
         [
-            dcc.Link(
+            link(
                 [html.Img(src="/static/icon.svg", alt="", width=22, height=22), html.Span("Tailtrace")],
                 href="/",
                 className="tt-brand",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from dash import dcc, html
+from dash import html
 
 from tailtrace.dashboard.address import Address
+from tailtrace.dashboard.components.link import link
 from tailtrace.dashboard.text import Text
 from tailtrace.ingest.settings import ServerSettings
 from tailtrace.ingest.store import Store
@@ -18,7 +19,7 @@ def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, addr
         [
             html.H1(text("missing.title")),
             html.P(text("missing.body", path=pathname[:200])),
-            dcc.Link(text("missing.back"), href="/", className="tt-button"),
+            link(text("missing.back"), href="/", className="tt-button"),
         ],
         className="tt-notice",
     )

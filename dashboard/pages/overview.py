@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from dash import dcc, html
+from dash import html
 
 from tailtrace.analytics.queries import Overview, Window, overview, resolve_window, series
 from tailtrace.analytics.queries.overview import ServiceOverview, StageSplit
 from tailtrace.dashboard.address import Address
-from tailtrace.dashboard.components.figures import chart, percentile_figure, rate_figure, shares_figure
+from tailtrace.dashboard.components.figures import chart, percentile_figure, percentile_key, rate_figure, shares_figure
+from tailtrace.dashboard.components.link import link
 from tailtrace.dashboard.components.marks import percentile_mark, simulated_mark
 from tailtrace.dashboard.components.stage_bar import legend, mini_bar
 from tailtrace.dashboard.format import count, duration, moment, rate, share
@@ -22,6 +23,7 @@ from tailtrace.stages import NAMES, UNEXPLAINED
 
 _SENTENCES: Final = 6
 _ROWS: Final = 50
+_LEGEND_FROM: Final = 0.01  # stages that never reach 1 % are drawn but not named
 
 
 def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, address: Address) -> Any:
@@ -49,7 +51,7 @@ def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, addr
 
 def _head(text: Text, address: Address, window: Window, figures: Overview) -> Any:
     every = address.is_root is None
-    switch = dcc.Link(
+    switch = link(
         text("overview.entries" if every else "overview.all_services"),
         href=address.href("/", root=None if every else "any"),
         className="tt-button is-small",
@@ -81,7 +83,7 @@ def _nothing(text: Text, address: Address, window: Window) -> Any:
         [
             html.H1(text("overview.none")),
             html.P(_range_words(text, window)),
-            dcc.Link(
+            link(
                 text("overview.newest"),
                 href=address.href("/", since=None, until=None, range="24h"),
                 className="tt-button",
@@ -99,7 +101,13 @@ def _table(text: Text, address: Address, figures: Overview, focus: str) -> Any:
     second = [html.Th(name, className="is-number") for _ in range(2) for name in ("P50", "P95", "P99")]
     top = [html.Th(text(key), className=kind, colSpan=span, rowSpan=1 if span == 3 else 2) for key, kind, span in heads]
     rows = [_row(text, address, one, one.service == focus) for one in figures.services[:_ROWS]]
-    shown = {part.stage for one in figures.services[:_ROWS] for split in one.duration_split for part in split.stages}
+    shown = {
+        part.stage
+        for one in figures.services[:_ROWS]
+        for split in one.duration_split
+        for part in split.stages
+        if part.share >= _LEGEND_FROM
+    }
     ordered = [stage for stage in NAMES if stage in shown] + [UNEXPLAINED]
     note = text("overview.outcomes", outcomes=", ".join(text.outcome(one) for one in figures.outcomes))
     if len(figures.services) > _ROWS:
@@ -123,12 +131,12 @@ def _row(text: Text, address: Address, one: ServiceOverview, focused: bool) -> A
         for group in (one.duration, one.ttft)
         for value in (group or [None, None, None])
     ]
-    link = dcc.Link(
+    anchor = link(
         one.service or text("service.unnamed"), href=address.href("/", service=one.service), className="tt-strong"
     )
     return html.Tr(
         [
-            html.Td([link, simulated_mark(text) if one.simulated else None]),
+            html.Td([anchor, simulated_mark(text) if one.simulated else None]),
             html.Td(
                 rate(one.per_second), className="is-number", title=text("overview.requests", n=count(one.requests))
             ),
@@ -169,31 +177,34 @@ def _charts(store: Store, text: Text, address: Address, window: Window, focus: S
     data = series(store, window, focus.service, is_root=address.is_root)
     outcomes = text("overview.outcomes_short")
     requests = address.only("range", "since", "until", "root").href("/requests", service=focus.service, order="slowest")
+    drawn = [one.stage for one in data.stages if max((part or 0.0) for part in one.share) >= _LEGEND_FROM]
+    key = percentile_key()
     panels = [
         chart(
             "shares",
             text("chart.shares"),
             outcomes,
             shares_figure(text, data),
-            legend(text, [one.stage for one in data.stages]),
+            legend(text, drawn),
+            wide=True,
+            height=210,
         ),
-        chart("duration", text("chart.duration"), outcomes, percentile_figure(text, data, data.percentiles)),
+        chart("duration", text("chart.duration"), key, percentile_figure(text, data, data.percentiles)),
         chart("rate", text("chart.rate"), text("chart.all_outcomes"), rate_figure(text, data)),
     ]
     if any(point.n for point in data.ttft_percentiles[0]):
-        panels.insert(
-            2, chart("ttft", text("chart.ttft"), outcomes, percentile_figure(text, data, data.ttft_percentiles))
-        )
+        ttft = percentile_figure(text, data, data.ttft_percentiles)
+        panels.insert(2, chart("ttft", text("chart.ttft"), percentile_key(), ttft))
     return html.Section(
         [
             html.Div(
                 [
                     html.H2(focus.service or text("service.unnamed"), className="tt-section"),
                     simulated_mark(text) if focus.simulated else None,
-                    dcc.Link(text("overview.slowest"), href=requests, className="tt-button is-small"),
+                    link(text("overview.slowest"), href=requests, className="tt-button is-small"),
                 ],
                 className="tt-page-head",
             ),
-            html.Div(panels, className="tt-charts"),
+            html.Div(panels, className="tt-charts" if len(panels) > 3 else "tt-charts has-two"),
         ]
     )

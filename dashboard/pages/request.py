@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from dash import dcc, html
+from dash import html
 
 from tailtrace.analytics.queries.request_head import RequestHead, request_head
 from tailtrace.analytics.queries.request_row import RequestRow
 from tailtrace.dashboard.address import Address
+from tailtrace.dashboard.components.link import link
 from tailtrace.dashboard.components.marks import copyable, outcome_mark, simulated_mark
 from tailtrace.dashboard.components.stage_bar import stage_bar
 from tailtrace.dashboard.components.stage_table import stage_table
@@ -34,7 +35,7 @@ def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, addr
                 html.H1(text("request.missing")),
                 html.P(str(error)),
                 html.P(text("request.retention", gb=count(settings.storage_budget_bytes // 1_000_000_000))),
-                dcc.Link(text("request.back"), href="/requests", className="tt-button"),
+                link(text("request.back"), href="/requests", className="tt-button"),
             ],
             className="tt-notice",
         )
@@ -105,7 +106,7 @@ def _entries(text: Text, head: RequestHead) -> Any:
         return None
     ordered = sorted(head.requests, key=lambda row: (not row.is_root, int(row.start_unix_ns)))
     links = [
-        dcc.Link(
+        link(
             [html.Span(row.service), html.B(duration(row.duration_ns))],
             href=f"/requests/{row.trace_id}" + ("" if row.is_root else f"?entry={row.span_id}"),
             className="tt-entry" + (" is-current" if row.span_id == head.requests[0].span_id else ""),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import dash_mantine_components as dmc
-from dash import dcc, html
+from dash import html
 
 from tailtrace.analytics.queries import (
     RequestFilter,
@@ -18,6 +18,7 @@ from tailtrace.analytics.queries import (
 )
 from tailtrace.analytics.queries.request_row import RequestRow
 from tailtrace.dashboard.address import Address
+from tailtrace.dashboard.components.link import link
 from tailtrace.dashboard.components.marks import outcome_mark, simulated_mark
 from tailtrace.dashboard.components.stage_bar import legend, mini_bar
 from tailtrace.dashboard.format import clock, count, duration, moment, parse_duration
@@ -109,7 +110,7 @@ def _filters(text: Text, address: Address, known: Services) -> Any:
                 size="xs",
                 **{"aria-label": text("root.label")},
             ),
-            dcc.Link(
+            link(
                 text("filter.clear"),
                 href=address.only("range", "since", "until").href(_PATH),
                 className="tt-button is-small",
@@ -155,14 +156,16 @@ def _table(text: Text, found: RequestList) -> Any:
         ("column.duration", "is-number"), ("column.ttft", "is-number"), ("column.tokens", "is-number"), ("column.stages", "is-stages"),
     )  # fmt: skip
     longest = max(row.duration_ns for row in found.requests)
-    shown = {part.stage for row in found.requests for part in row.stages}
+    # The head says it when all rows are simulated; each row says it when only some are.
+    marked = len({row.simulated for row in found.requests}) > 1
+    shown = {part.stage for row in found.requests for part in row.stages if part.share >= 0.01}
     return html.Section(
         [
             html.Div(
                 html.Table(
                     [
                         html.Thead(html.Tr([html.Th(text(key), className=kind) for key, kind in heads])),
-                        html.Tbody([_row(text, row, longest) for row in found.requests]),
+                        html.Tbody([_row(text, row, longest, marked) for row in found.requests]),
                     ],
                     className="tt-table is-list",
                 ),
@@ -177,7 +180,7 @@ def _table(text: Text, found: RequestList) -> Any:
     )
 
 
-def _row(text: Text, row: RequestRow, longest: int) -> Any:
+def _row(text: Text, row: RequestRow, longest: int, marked: bool) -> Any:
     entry = "" if row.is_root else f"?entry={row.span_id}"
     href = f"/requests/{row.trace_id}{entry}"
     tokens = (
@@ -188,12 +191,12 @@ def _row(text: Text, row: RequestRow, longest: int) -> Any:
     return html.Tr(
         [
             html.Td(
-                dcc.Link(clock(row.start_unix_ns), href=href, className="tt-strong"),
+                link(clock(row.start_unix_ns), href=href, className="tt-strong"),
                 title=moment(row.start_unix_ns) + " UTC",
                 className="is-time",
             ),
             html.Td(outcome_mark(text, row.outcome)),
-            html.Td([row.service, simulated_mark(text) if row.simulated else None]),
+            html.Td([row.service, simulated_mark(text) if marked and row.simulated else None]),
             html.Td(row.route or row.name, className="is-clipped", title=f"{row.name} {row.route}"),
             html.Td(row.model, className="is-clipped", title=row.model),
             html.Td(duration(row.duration_ns), className="is-number"),
@@ -217,12 +220,10 @@ def _row(text: Text, row: RequestRow, longest: int) -> Any:
 def _empty(store: Store, text: Text, address: Address, window: Window) -> Any:
     """What was searched, how much lies outside the range, and one next step."""
     outside = list_requests(store, _filter(Address.parse(address.href("", cursor=None)), None)).total
-    step = dcc.Link(
+    step = link(
         text("requests.widen"), href=address.href(_PATH, since=None, until=None, range="30d"), className="tt-button"
     )
-    clear = dcc.Link(
-        text("filter.clear"), href=address.only("range", "since", "until").href(_PATH), className="tt-button"
-    )
+    clear = link(text("filter.clear"), href=address.only("range", "since", "until").href(_PATH), className="tt-button")
     return html.Div(
         [
             html.H2(text("requests.none")),
@@ -236,12 +237,12 @@ def _empty(store: Store, text: Text, address: Address, window: Window) -> Any:
 
 def _foot(text: Text, address: Address, found: RequestList) -> Any:
     following = (
-        dcc.Link(text("requests.next"), href=address.href(_PATH, cursor=found.next), className="tt-button")
+        link(text("requests.next"), href=address.href(_PATH, cursor=found.next), className="tt-button")
         if found.next
         else None
     )
     first = (
-        dcc.Link(text("requests.first"), href=address.href(_PATH, cursor=None), className="tt-button")
+        link(text("requests.first"), href=address.href(_PATH, cursor=None), className="tt-button")
         if address.cursor
         else None
     )
