@@ -17,8 +17,8 @@ from tailtrace.lab.faults import targets_of
 from tailtrace.lab.request import Request
 from tailtrace.lab.scenario import Fault, Scenario
 from tailtrace.lab.simulation import Simulation
+from tailtrace.lab.telemetry.journey import Journey
 from tailtrace.lab.telemetry.processes import Processes
-from tailtrace.lab.telemetry.spans import Journey
 
 AFTERMATH_NS = 600 * SECOND
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tailtrace.instrumentation.otlp import encode_resource, encode_scope, join_traces
+from tailtrace.instrumentation.otlp import SpanData, encode_traces
 from tailtrace.lab.clock import SECOND
 from tailtrace.lab.constants import stream
 from tailtrace.lab.scenario import Scenario
@@ -32,32 +32,22 @@ class Ids:
 
 
 class Bodies:
-    """Collects encoded spans of several processes and scopes; gives a body whenever there is enough for one."""
+    """Collects spans of several processes and scopes; gives a body whenever there is enough for one."""
 
     def __init__(self) -> None:
-        self._resources: dict[str, bytes] = {}
-        self._scopes: dict[str, bytes] = {}
-        self._parts: dict[tuple[str, str], list[bytes]] = {}
+        self._parts: dict[tuple[str, str], tuple[Resource, list[SpanData]]] = {}
         self._count = 0
 
-    def add(self, resource: Resource, spans: list[bytes], scope: str = "tailtrace") -> bytes | None:
-        key = resource["service.instance.id"]
-        if key not in self._resources:
-            self._resources[key] = encode_resource(resource)
-        if scope not in self._scopes:
-            self._scopes[scope] = encode_scope(scope)
-        self._parts.setdefault((key, scope), []).extend(spans)
+    def add(self, resource: Resource, spans: list[SpanData], scope: str = "tailtrace") -> bytes | None:
+        part = self._parts.setdefault((resource["service.instance.id"], scope), (resource, []))
+        part[1].extend(spans)
         self._count += len(spans)
         return self.take() if self._count >= SPANS_PER_BODY else None
 
     def take(self) -> bytes:
         """Everything collected since the last body, possibly nothing."""
-        body = b"".join(
-            [
-                join_traces(self._resources[key], [(self._scopes[scope], b"".join(spans))])
-                for (key, scope), spans in self._parts.items()
-            ]
-        )
+        parts = self._parts.items()
+        body = b"".join([encode_traces(resource, spans, scope=scope) for (_, scope), (resource, spans) in parts])
         self._parts.clear()
         self._count = 0
         return body

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tailtrace.instrumentation.otlp import INTERNAL, SpanData, encode_span
+from tailtrace.instrumentation.otlp import INTERNAL, SpanData
 from tailtrace.lab.simulation import Startup
 
 # Shares of a cold start of a 70B model from a local disk.
@@ -14,7 +14,7 @@ PHASES = (
 )  # fmt: skip
 
 
-def startup_spans(startup: Startup, start_unix_ns: int, ids: Callable[[int], bytes]) -> list[bytes]:
+def startup_spans(startup: Startup, start_unix_ns: int, ids: Callable[[int], bytes]) -> list[SpanData]:
     """The entry span and one span for each phase, back to back."""
     trace, root = ids(16), ids(8)
     start = start_unix_ns + startup.start_ns
@@ -26,4 +26,4 @@ def startup_spans(startup: Startup, start_unix_ns: int, ids: Callable[[int], byt
             SpanData(trace, ids(8), root, stage, INTERNAL, start + int(begin * startup.length_ns),
                      start + int(done * startup.length_ns), {"tailtrace.stage": stage})
         )  # fmt: skip
-    return [encode_span(span) for span in spans]
+    return spans

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tailtrace.instrumentation.otlp import INTERNAL, encode_attributes, encode_span_fields, span_head
+from tailtrace.instrumentation.otlp import INTERNAL, SpanData
 from tailtrace.lab.clock import SECOND
 from tailtrace.lab.service.engine import Stretch
 from tailtrace.lab.telemetry.processes import Processes
@@ -42,13 +42,13 @@ class StepSampler:
             weight = 0
         self._since[key] = weight
 
-    def take(self, processes: Processes) -> Iterator[tuple[tuple[str, int], list[bytes]]]:
-        """((service, replica), encoded spans) of what was kept since the last call."""
+    def take(self, processes: Processes) -> Iterator[tuple[tuple[str, int], list[SpanData]]]:
+        """((service, replica), spans) of what was kept since the last call."""
         for key, kept in self._kept.items():
             yield key, [self._span(key, stretch, weight, processes) for stretch, weight in kept]
         self._kept.clear()
 
-    def _span(self, key: tuple[str, int], stretch: Stretch, weight: int, processes: Processes) -> bytes:
+    def _span(self, key: tuple[str, int], stretch: Stretch, weight: int, processes: Processes) -> SpanData:
         batch = stretch.batch
         attributes: dict[str, Any] = {
             "tailtrace.engine_id": processes.engine(*key, stretch.start_ns)["tailtrace.engine_id"],
@@ -73,5 +73,4 @@ class StepSampler:
         if minute != start // MINUTE_NS:
             trace = self._ids(16)
             self._traces[key] = (start // MINUTE_NS, trace)
-        rest = span_head("step", INTERNAL) + encode_attributes(attributes)
-        return encode_span_fields(trace, self._ids(8), b"", start, start + stretch.step_ns, rest)
+        return SpanData(trace, self._ids(8), b"", "step", INTERNAL, start, start + stretch.step_ns, attributes)
