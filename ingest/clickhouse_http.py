@@ -1,4 +1,4 @@
-"""ClickHouse's HTTP interface over the embedded database, so that Grafana, clickhouse clients and `tailtrace sql` can read it.
+"""ClickHouse's HTTP interface over the embedded database, for Grafana, clickhouse clients and `tailtrace sql`.
 
 Read-only, with a token, row and time limits. Results are whole: nothing is streamed.
 """
@@ -30,24 +30,20 @@ _ACCESS_DENIED, _BAD_REQUEST = 516, 62
 
 # What a request may say that is no setting of the engine.
 _TRANSPORT = frozenset(
-    (
-        "query",
-        "database",
-        "default_format",
-        "user",
-        "password",
-        "session_id",
-        "session_timeout",
-        "session_check",
-        "query_id",
-    )
-    + ("compress", "decompress", "wait_end_of_query", "buffer_size", "client_protocol_version", "role", "quota_key")
-    + (
-        "send_progress_in_http_headers",
-        "http_headers_progress_interval_ms",
-        "enable_http_compression",
-        "add_http_cors_header",
-    )
+    {
+        *("query", "database", "default_format", "user", "password", "query_id", "role", "quota_key"),
+        *(
+            "session_id",
+            "session_timeout",
+            "session_check",
+            "compress",
+            "decompress",
+            "wait_end_of_query",
+            "buffer_size",
+        ),
+        *("client_protocol_version", "send_progress_in_http_headers", "http_headers_progress_interval_ms"),
+        *("enable_http_compression", "add_http_cors_header"),
+    }
 )
 
 

@@ -23,7 +23,7 @@ def digest(body: bytes) -> bytes:
 
 
 class RecentDeliveries:
-    """Digests of the last ten minutes (at most 250,000 bodies), in memory and, for stored bodies, in a file. Not thread-safe."""
+    """Digests of the last ten minutes (at most 250,000), in memory and, once stored, in a file. Not thread-safe."""
 
     def __init__(self, path: Path, unix_time: Callable[[], float] = time.time) -> None:
         """Load the digests of `path` that are still young."""

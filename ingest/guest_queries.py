@@ -1,7 +1,8 @@
 """Which statements a stranger may send to the embedded database.
 
-The engine's read-only mode refuses what changes tables. It lets through what reaches beside them: files and addresses read by
-functions, results written to files, queries of others stopped. Those are refused here, by reading the words of the statement.
+The engine's read-only mode refuses what changes tables. It lets through what reaches beside them: files and addresses
+read by functions, results written to files, queries of others stopped. Those are refused here, by reading the words of
+the statement.
 """
 
 import re

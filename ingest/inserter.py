@@ -19,42 +19,22 @@ from tailtrace.ingest.store.protocol import Store
 
 log = logging.getLogger(__name__)
 
-_CODE = re.compile(r"Code: (\d+)")
+MOST_REFUSED = 100  # bodies kept to be looked at; older ones make room
+_NAME = re.compile(r"\(([A-Z][A-Z_0-9]+)\)")
 
-# Errors that say nothing about the content: timeouts, lost connections, no memory, no space, too many parts or queries, read-only
-# tables, shutdown, rights, a missing table or database, an unknown setting.
+# Errors that say nothing about the content: the engine could not take anything just then, or not from us.
 _NOT_CONTENT = frozenset(
-    (
-        60,
-        74,
-        81,
-        76,
-        115,
-        159,
-        164,
-        173,
-        192,
-        193,
-        194,
-        198,
-        201,
-        202,
-        203,
-        209,
-        210,
-        236,
-        241,
-        242,
-        243,
-        252,
-        279,
-        319,
-        344,
-        394,
-    )
-    + (425, 439, 497, 516, 519, 607, 708, 731, 745, 999, 1000, 1001)
+    {
+        *("TIMEOUT_EXCEEDED", "SOCKET_TIMEOUT", "NETWORK_ERROR", "DNS_ERROR", "ALL_CONNECTION_TRIES_FAILED"),
+        *("MEMORY_LIMIT_EXCEEDED", "CANNOT_ALLOCATE_MEMORY", "NOT_ENOUGH_SPACE", "CANNOT_SCHEDULE_TASK"),
+        *("TOO_MANY_PARTS", "TOO_MANY_SIMULTANEOUS_QUERIES", "QUOTA_EXCEEDED", "NO_FREE_CONNECTION"),
+        *("ABORTED", "QUERY_WAS_CANCELLED", "UNKNOWN_STATUS_OF_INSERT", "KEEPER_EXCEPTION", "SYSTEM_ERROR"),
+        *("READONLY", "TABLE_IS_READ_ONLY", "ACCESS_DENIED", "AUTHENTICATION_FAILED", "SUPPORT_IS_DISABLED"),
+        *("UNKNOWN_TABLE", "UNKNOWN_DATABASE", "UNKNOWN_SETTING", "CANNOT_OPEN_FILE", "FILE_DOESNT_EXIST"),
+        *("CANNOT_READ_FROM_FILE_DESCRIPTOR", "CANNOT_WRITE_TO_FILE_DESCRIPTOR", "POCO_EXCEPTION", "STD_EXCEPTION"),
+    }
 )
-_MEMORY = 241
+_MEMORY = "MEMORY_LIMIT_EXCEEDED"
 _MEMORY_TRIES = 12
 _FIRST_WAIT_S = 0.2
 _LONGEST_WAIT_S = 10.0
@@ -64,7 +44,7 @@ class Inserter:
     """A queue of segments and the thread that empties it."""
 
     def __init__(self, store: Store, refused: Path, done: Callable[[Segment], None]) -> None:
-        """Bodies that the store refuses go to the folder `refused`; `done` is called, in order, for each stored segment."""
+        """Bodies that the store refuses go to the folder `refused`; `done` is called in order for each segment."""
         self._store = store
         self._refused = refused
         self._done = done
@@ -178,17 +158,18 @@ class Inserter:
         for body in bodies:
             path = self._refused / f"{segment.signal}-{segment.id}-{first}.pb"
             if not path.exists():
-                path.write_bytes(body)
                 self.refused_bodies += 1
+                for oldest in sorted(self._refused.iterdir(), key=lambda p: p.stat().st_mtime)[: -MOST_REFUSED + 1]:
+                    oldest.unlink()
+                path.write_bytes(body)
             log.error("a body of %d bytes is refused by the store and kept in %s: %s", len(body), path, error)
 
 
 def blames_content(error: StoreError, spare_memory: bool) -> bool:
     """Whether the store refuses what it was given, rather than being unable to take anything."""
-    match = _CODE.search(str(error))
+    match = _NAME.search(str(error))
     if match is None:
         return False
-    code = int(match[1])
-    if code == _MEMORY and not spare_memory:
+    if match[1] == _MEMORY and not spare_memory:
         return True
-    return code not in _NOT_CONTENT
+    return match[1] not in _NOT_CONTENT

@@ -1,8 +1,8 @@
 """The journal: what was acknowledged and is not yet known to be stored.
 
-One sequence of append-only segments a signal, `journal/<signal>/<owner>-<sequence>.otlp`, each a run of length-delimited
-bodies just as they came. A segment is open, then sealed, then removed once the store has it. Its name is its
-deduplication token, so names are never used twice: every start takes a new owner uuid.
+One sequence of append-only segments a signal, `journal/<signal>/<owner>-<sequence>.otlp`, each a run of bodies,
+length-delimited. A segment is open, then sealed, then removed once the store has it. Its name is its deduplication
+token, so names are never used twice: every start takes a new owner uuid.
 """
 
 import os
@@ -53,12 +53,11 @@ class Journal:
         self.active = Segment(signal, directory)
 
     def recover(self) -> list[Segment]:
-        """Segments of earlier starts in the order written, each cut after its last whole body; empty ones are removed."""
+        """Segments of earlier starts in the order written, cut after their last whole body; empty ones are removed."""
         segments = []
         for _, path in self._left_over:
-            count = end = 0
-            for _, end in spans_of_bodies(path):
-                count += 1
+            ends = [end for _, end in spans_of_bodies(path)]
+            count, end = len(ends), ends[-1] if ends else 0
             if count == 0:
                 path.unlink()
                 continue

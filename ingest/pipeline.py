@@ -1,11 +1,12 @@
 """From a checked OTLP body to rows: journal it, answer, insert it.
 
-One thread writes the journals. It takes every body that waits, writes them in one go and answers all of them after one fsync, so
-the cost of durability is shared by all senders of that moment. Each signal has an inserter of its own behind it.
+One thread writes the journals. It takes every body that waits, writes them in one go and answers all of them after one
+fsync, so the cost of durability is shared by all senders of that moment. Each signal has an inserter of its own behind.
 
-An insert costs about 40 ms however small it is, so segments should be big; a quiet system should answer at once. Both follow from
-one rule: a segment is sealed when it is full, or when the inserter is idle and either 25,000 items wait or its last insert
-began over a second ago. While the inserter is busy segments grow, so a system that falls behind becomes cheaper per item.
+An insert costs about 40 ms however small it is, so segments should be big; a quiet system should answer at once. Both
+follow from one rule: a segment is sealed when it is full, or when the inserter is idle and either 25,000 items wait or
+its last insert began over a second ago. While the inserter is busy segments grow, so a system that falls behind becomes
+cheaper per item.
 """
 
 import os
@@ -16,7 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 
-from tailtrace.errors import Overloaded
+from tailtrace.errors import Overloaded, Rejected
 from tailtrace.ingest.deliveries import RecentDeliveries, digest
 from tailtrace.ingest.framing import frame, read_bodies
 from tailtrace.ingest.inserter import Inserter
@@ -28,7 +29,7 @@ from tailtrace.ingest.store.protocol import Signal, Store
 SEGMENT_ITEMS = 25_000
 FULL_SEGMENT_ITEMS = 50_000
 SEGMENT_BYTES = 16 * 1024 * 1024
-INSERT_INTERVAL_S = 1.0
+INSERT_INTERVAL_S: dict[Signal, float] = {"traces": 1.0, "metrics": 2.0}
 _DISK_CHECK_INTERVAL_S = 1.0
 
 
@@ -54,6 +55,7 @@ class _Lane:
         self.recent = RecentDeliveries(directory / signal / "delivered")
         self.waiting: dict[bytes, _Waiting] = {}
         self.keys: dict[str, list[bytes]] = {}  # digests of the bodies in each segment that is not stored yet
+        self.interval_s = INSERT_INTERVAL_S[signal]
         self.sealed_at = float("-inf")
         self.submitted = self.stored = 0  # bodies taken in, bodies that left the journal: their order is the same
 
@@ -84,8 +86,11 @@ class Pipeline:
         self._writer: threading.Thread | None = None
 
     def start(self, recovery_wait_s: float = 60.0) -> None:
-        """Take up the segments of earlier starts, then run. Waits until they are stored, but not longer than `recovery_wait_s`,
-        so that a store that is away does not keep senders from being answered."""
+        """Take up the segments of earlier starts, then run.
+
+        Waits until they are stored, but not longer than `recovery_wait_s`, so that a store that is away does not keep
+        senders from being answered.
+        """
         with self._changed:
             for signal, lane in self._lanes.items():
                 for segment in lane.journal.recover():
@@ -99,15 +104,17 @@ class Pipeline:
             )
 
     def submit(self, signal: Signal, body: bytes, items: int) -> "Future[None]":
-        """One OTLP protobuf body that was checked and holds `items` spans or points. The future is done when the body is durable.
+        """One checked OTLP protobuf body of `items` spans or points. The future is done when the body is durable.
 
-        Raises Overloaded when it cannot be taken now. A body that was accepted within the last ten minutes is a sender's retry:
-        it is acknowledged and not stored again.
+        Raises Overloaded when it cannot be taken now. A body that was accepted within the last ten minutes is a
+        sender's retry: it is acknowledged and not stored again.
         """
         future: Future[None] = Future()
         if not body:
             future.set_result(None)
             return future
+        if signal not in self._lanes:
+            raise Rejected(f"{signal} are not stored by this release; stored are {', '.join(self._lanes)}")
         key = digest(body)
         with self._changed:
             lane = self._lanes[signal]
@@ -148,7 +155,7 @@ class Pipeline:
             )
 
     def stop(self, timeout_s: float = 4.0) -> None:
-        """Refuse new bodies, make the accepted ones durable, store what can be stored in time. The rest is stored at next start."""
+        """Refuse new bodies, make accepted ones durable, store what can be stored in time; the rest at next start."""
         with self._changed:
             self._running = False
             self._changed.notify_all()
@@ -226,13 +233,13 @@ class Pipeline:
         return not self._running or any(lane.waiting or self._seal_due(lane) for lane in self._lanes.values())
 
     def _next_deadline_s(self) -> float | None:
-        """Seconds until an open segment may be sealed because its time has come; None when only an event can make work."""
-        opens = [
-            lane.sealed_at
+        """Seconds until an open segment may be sealed for its age; None when only an event can make work."""
+        waits = [
+            lane.sealed_at + lane.interval_s - self._clock()
             for lane in self._lanes.values()
             if lane.journal.active.bodies and not lane.inserter.waiting()
         ]
-        return max(min(opens) + INSERT_INTERVAL_S - self._clock(), 0.0) if opens else None
+        return max(min(waits), 0.0) if waits else None
 
     def _next_batch(self, lane: _Lane) -> list[_Waiting]:
         """The oldest waiting bodies, as many as the open segment has room for, at least one."""
@@ -280,7 +287,7 @@ class Pipeline:
             return False
         if active.items >= FULL_SEGMENT_ITEMS or active.bytes >= SEGMENT_BYTES or self._flushing or not self._running:
             return True
-        enough = active.items >= SEGMENT_ITEMS or self._clock() - lane.sealed_at >= INSERT_INTERVAL_S
+        enough = active.items >= SEGMENT_ITEMS or self._clock() - lane.sealed_at >= lane.interval_s
         return enough and not lane.inserter.waiting()
 
     def _seal(self, lane: _Lane) -> None:

@@ -68,6 +68,6 @@ class ServerSettings(BaseSettings):
     def _limits_agree(self) -> Self:
         if self.max_inflated_bytes < self.max_body_bytes:
             raise ValueError(
-                f"max_inflated_bytes ({self.max_inflated_bytes}) must be at least max_body_bytes ({self.max_body_bytes})"
+                f"max_inflated_bytes ({self.max_inflated_bytes}) is below max_body_bytes ({self.max_body_bytes})"
             )
         return self

@@ -27,6 +27,12 @@ FROM (
 WHERE Count > 0
 GROUP BY Minute, Service, Instance, Signal, Reason;
 
+CREATE TABLE otlp_metrics_own AS otlp_metrics ENGINE = Null;
+
+CREATE MATERIALIZED VIEW otlp_metrics_own_mv TO otlp_metrics_own AS
+SELECT resource_metrics FROM otlp_metrics
+WHERE has(arrayFlatten(resource_metrics.scope_metrics.scope.attributes.key), 'tailtrace.dropped');
+
 CREATE MATERIALIZED VIEW client_losses_metrics_mv TO client_losses AS
 SELECT toDateTime64(toStartOfMinute(now64(3, 'UTC')), 0, 'UTC') AS Minute, Service, Instance, Signal, Reason, max(Count) AS Dropped
 FROM (
@@ -38,7 +44,7 @@ FROM (
     FROM (
       SELECT Pair.1 AS Resource, arrayJoin(Pair.2) AS Scope
       FROM (
-        SELECT arrayJoin(arrayZip(resource_metrics.resource.attributes, resource_metrics.scope_metrics.scope.attributes)) AS Pair FROM otlp_metrics
+        SELECT arrayJoin(arrayZip(resource_metrics.resource.attributes, resource_metrics.scope_metrics.scope.attributes)) AS Pair FROM otlp_metrics_own
         WHERE has(arrayFlatten(resource_metrics.scope_metrics.scope.attributes.key), 'tailtrace.dropped')))))
 WHERE Count > 0
 GROUP BY Minute, Service, Instance, Signal, Reason;

@@ -1,7 +1,7 @@
 """The embedded store: ClickHouse inside this process (chdb), on a data directory that this process alone owns.
 
 Three facts about chdb shape this file. It is one engine per process; a child made by fork hangs in its first query, so
-the store refuses to be used there; its crash handlers keep a dead process sitting for minutes, so they are switched off.
+the store refuses to be used there; its crash handlers keep a dead process sitting for minutes, so they are off.
 """
 
 import atexit

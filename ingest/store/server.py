@@ -29,14 +29,14 @@ common.set_setting("dict_parameter_format", "map")
 
 
 class ServerStore:
-    """A store behind a DSN such as http://user:password@host:8123/tailtrace. Its client has no session, so threads share it."""
+    """A store behind a DSN, http://user:password@host:8123/tailtrace. Without a session, so threads share it."""
 
     def __init__(self, url: str) -> None:
         """Connect, and create the database when it is absent; StoreError when the server cannot be reached."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError(
-                f"expected TAILTRACE_CLICKHOUSE_URL like http://user:password@host:8123/tailtrace, got {url!r}"
+                "expected a ClickHouse URL like http://user:password@host:8123/tailtrace, without scheme or host"
             )
         self._address = f"{parts.scheme}://{parts.hostname}:{parts.port or (8443 if parts.scheme == 'https' else 8123)}"
         self._arguments: dict[str, Any] = {

@@ -62,7 +62,7 @@ def test_taking_a_segment_apart_twice_stores_it_once(tmp_path: Path) -> None:
     assert store.bodies == [bodies[0], bodies[1], bodies[2], bodies[4]]
 
 
-@pytest.mark.parametrize("error", ["connection refused", "Code: 241. memory", "Code: 252. too many parts"])
+@pytest.mark.parametrize("error", ["connection refused", "memory. (MEMORY_LIMIT_EXCEEDED)", "full. (TOO_MANY_PARTS)"])
 def test_a_store_that_is_away_is_waited_for(tmp_path: Path, error: str) -> None:
     store = FakeStore()
     store.error = error
@@ -84,7 +84,7 @@ def test_a_store_that_is_away_is_waited_for(tmp_path: Path, error: str) -> None:
 
 
 def test_memory_is_blamed_on_the_content_only_in_the_end() -> None:
-    error = StoreError("Code: 241. DB::Exception: Memory limit exceeded")
+    error = StoreError("Code: 241. DB::Exception: no memory. (MEMORY_LIMIT_EXCEEDED)")
     assert not blames_content(error, spare_memory=True)
     assert blames_content(error, spare_memory=False)
     assert not blames_content(StoreError("Connection reset"), spare_memory=False)
