@@ -113,8 +113,9 @@ def seed_trace(rng: random.Random) -> ExportTraceServiceRequest:
             start = now() - rng.randrange(10**12)
             attributes = [KeyValue(key=f"k{i}", value=rng.choice(values)) for i in range(rng.randint(0, 4))]
             scope.spans.add(
-                trace_id=rng.randbytes(16), span_id=rng.randbytes(8), parent_span_id=rng.choice([b"", rng.randbytes(8)]),
-                name="fuzzed", kind=rng.randint(0, 5), start_time_unix_nano=start, end_time_unix_nano=start + 1000,
+                trace_id=rng.randbytes(16), span_id=rng.randbytes(8),
+                parent_span_id=rng.choice([b"", rng.randbytes(8)]), name="fuzzed", kind=rng.randint(0, 5),
+                start_time_unix_nano=start, end_time_unix_nano=start + 1000,
                 attributes=attributes, trace_state="a=b",
                 events=[Span.Event(time_unix_nano=start, name="e", attributes=attributes)],
                 links=[Span.Link(trace_id=rng.randbytes(16), span_id=rng.randbytes(8), attributes=attributes)],

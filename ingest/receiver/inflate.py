@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 from tailtrace.errors import Rejected, TooLarge
@@ -17,11 +17,17 @@ else:
 
 _STEP: Final = 1024 * 1024
 _LARGE: Final = 4 * _STEP
-# Bodies that grow large are inflated one at a time, so that many bombs at once cost the memory of one.
+# Bodies that are large and within the limit are held one at a time.
 _large_slot = threading.Lock()
 
 
 class _Decompressor(Protocol):
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
     def decompress(self, data: bytes, max_length: int) -> bytes: ...
 
 
@@ -43,28 +49,48 @@ def inflate(body: bytes, encoding: str, limit: int) -> bytes:
     """The decompressed body, of any number of members. Raises TooLarge past `limit` bytes, Rejected if damaged."""
     parts: list[bytes] = []
     size = 0
-    held = False
+    large = False
     try:
-        while body:
-            member = _MAKERS[encoding]()
-            data = body
-            while True:
-                part = member.decompress(data, _STEP)
-                size += len(part)
-                if size > limit:
-                    raise TooLarge(f"the body is larger than {limit} bytes when decompressed; send smaller batches")
-                parts.append(part)
-                if size > _LARGE and not held:
-                    held = _large_slot.acquire()
-                if member.eof:  # type: ignore[attr-defined]
-                    break
-                data = _rest(member)
-                if not part and not data:
-                    raise Rejected(f"the {encoding} body ends too early")
-            body = member.unused_data  # type: ignore[attr-defined]
+        for part in _pieces(body, encoding):
+            parts.append(part)
+            size += len(part)
+            if size > limit:
+                raise _too_large(limit)
+            if size > _LARGE and not large:
+                # Measured before it is kept: a bomb costs time, but no memory.
+                _measure(body, encoding, limit)
+                large = _large_slot.acquire()
     except (zlib.error, ZstdError) as error:
         raise Rejected(f"the body is not {encoding}, which its Content-Encoding says it is: {error}") from error
     finally:
-        if held:
+        if large:
             _large_slot.release()
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _measure(body: bytes, encoding: str, limit: int) -> None:
+    size = 0
+    for part in _pieces(body, encoding):
+        size += len(part)
+        if size > limit:
+            raise _too_large(limit)
+
+
+def _too_large(limit: int) -> TooLarge:
+    return TooLarge(f"the body is larger than {limit} bytes when decompressed; send smaller batches")
+
+
+def _pieces(body: bytes, encoding: str) -> Iterator[bytes]:
+    """The decompressed body in steps of at most a mebibyte."""
+    while body:
+        member = _MAKERS[encoding]()
+        data = body
+        while True:
+            part = member.decompress(data, _STEP)
+            yield part
+            if member.eof:
+                break
+            data = _rest(member)
+            if not part and not data:
+                raise Rejected(f"the {encoding} body ends too early")
+        body = member.unused_data

@@ -13,7 +13,7 @@ EARLIEST_UNIX_NS = 1_577_836_800_000_000_000
 CLOCK_SKEW_NS = 600_000_000_000
 """How far ahead of the receiver's clock a sender's may be."""
 
-IN_FLIGHT_BYTES = 128 * 1024 * 1024
+IN_FLIGHT_BYTES = 64 * 1024 * 1024
 """Bodies that are being received at once, all together, as sent."""
 
 

@@ -81,7 +81,7 @@ def _utf8(text: str) -> bytes:
 def _text(number: int, value: Any, name: str) -> bytes:
     if isinstance(value, dict | list):
         raise _BadItem("bad_field", f"{name} is {type(value).__name__}, expected a string")
-    return length_field(number, _utf8(value if isinstance(value, str) else orjson.dumps(value).decode()))
+    return length_field(number, _as_text(value))
 
 
 def _hex(number: int, value: Any, name: str) -> bytes:

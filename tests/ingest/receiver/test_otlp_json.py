@@ -88,6 +88,8 @@ def test_a_time_that_is_none_costs_its_span(start: Any) -> None:
     [
         ({"stringValue": "a"}, "a"),
         ({"stringValue": 5}, "5"),
+        ({"stringValue": 2**64 - 1}, "18446744073709551615"),
+        ({"stringValue": float("inf")}, "inf"),
         ({"intValue": "-9223372036854775808"}, -(2**63)),
         ({"intValue": 7}, 7),
         ({"intValue": "9223372036854775808"}, "9223372036854775808"),
