@@ -57,7 +57,7 @@ class PacedLab:
     async def _chapter(self, client: httpx.AsyncClient, url: str, scenario: Scenario, stop: asyncio.Event) -> None:
         length_ns = int(CHAPTER_S * SECOND)
         start_unix_ns, started = time.time_ns(), time.monotonic_ns()
-        sampler = StepSampler(start_unix_ns, length_ns, Ids(self._seed + 1))
+        sampler = StepSampler(start_unix_ns, length_ns, Ids(self._seed, "steps", scenario.name, start_unix_ns))
         simulation = Simulation(
             dataclasses.replace(scenario, hours=CHAPTER_S / 3600), start_unix_ns=start_unix_ns, length_ns=length_ns,
             seed=self._seed, on_stretch=sampler.record,

@@ -18,10 +18,10 @@ SPANS_PER_BODY = 1900
 
 
 class Ids:
-    """Random bytes, drawn a block at a time."""
+    """Random bytes, drawn a block at a time; runs at other times, or of other scenarios, never share an id."""
 
-    def __init__(self, seed: int) -> None:
-        self._draw = stream(seed, "ids")
+    def __init__(self, seed: int, purpose: str, scenario: str, start_unix_ns: int) -> None:
+        self._draw = stream(seed, purpose, scenario, start_unix_ns)
         self._block, self._at = b"", 0
 
     def __call__(self, n: int) -> bytes:
@@ -63,7 +63,7 @@ def history(
     """
     length_ns = int((scenario.hours if hours is None else hours) * 3600 * SECOND)
     start_unix_ns = end_unix_ns - length_ns
-    sampler = StepSampler(start_unix_ns, length_ns, Ids(seed + 1)) if steps else None
+    sampler = StepSampler(start_unix_ns, length_ns, Ids(seed, "steps", scenario.name, start_unix_ns)) if steps else None
     simulation = Simulation(
         scenario,
         start_unix_ns=start_unix_ns,
@@ -87,7 +87,7 @@ class Exporter:
 
     def __init__(self, simulation: Simulation, *, seed: int, sampler: StepSampler | None = None) -> None:
         self._simulation, self._sampler = simulation, sampler
-        self._ids = Ids(seed)
+        self._ids = Ids(seed, "ids", simulation.scenario.name, simulation.start_unix_ns)
         self._writer = SpanWriter(simulation.scenario, simulation.constants, simulation.start_unix_ns, self._ids)
         self.processes = Processes(simulation.scenario, simulation.faults, length_ns=simulation.length_ns, seed=seed)
         self._bodies = Bodies()

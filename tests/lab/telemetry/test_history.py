@@ -55,6 +55,21 @@ def test_the_same_arguments_give_the_same_bytes() -> None:
     assert bodies(5) != bodies(6)
 
 
+def test_runs_of_one_seed_at_other_times_share_no_id_but_the_machines() -> None:
+    def run(end_unix_ns: int) -> tuple[set[bytes], set[str]]:
+        traces, gpus = set(), set()
+        for body in history(Scenario.load("idle"), end_unix_ns=end_unix_ns, hours=0.5, seed=1):
+            for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+                gpus.add(attributes(resource.resource.attributes).get("tailtrace.gpu_uuids", ""))
+                traces |= {span.trace_id for scope in resource.scope_spans for span in scope.spans}
+        return traces, gpus
+
+    (earlier, earlier_gpus), (later, later_gpus) = run(END), run(END + 1800 * 10**9)
+    assert earlier
+    assert not earlier & later
+    assert earlier_gpus == later_gpus
+
+
 def test_bodies_are_bounded_and_in_order_of_time(mixed: Spans) -> None:
     assert max(mixed.sizes) <= 2000
     ends = [span.end_time_unix_nano for _, scope, span, _ in mixed.all if scope == "tailtrace"]
