@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -33,13 +34,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     try:
         scenario = Scenario.load(arguments.scenario or ("healthy" if arguments.paced else "live"))
-        lab = PacedLab(arguments.seed) if arguments.paced else LiveLab(arguments.seed)
+        lab = PacedLab(arguments.seed, _headers()) if arguments.paced else LiveLab(arguments.seed)
         asyncio.run(_run(lab, arguments, scenario))
     except TailtraceError as error:
         print(f"lab: {error}", file=sys.stderr)
         return 2
     print(json.dumps(lab.report()))
     return 0
+
+
+def _headers() -> dict[str, str]:
+    token = os.environ.get("TAILTRACE_TOKEN", "")
+    return {"authorization": f"Bearer {token}"} if token else {}
 
 
 async def _run(lab: PacedLab | LiveLab, arguments: argparse.Namespace, scenario: Scenario) -> None:

@@ -129,12 +129,14 @@ class Scenario:
         """The same scenario with nothing injected: the other half of a paired comparison."""
         return dataclasses.replace(self, faults=())
 
-    def scaled(self, rate: float) -> Scenario:
-        """The same mix at `rate` requests a second in all."""
+    def scaled(self, rate: float, *, hold_load: bool = False) -> Scenario:
+        """The same mix at `rate` requests a second in all; with `hold_load`, as much shorter ones as they are more."""
         share = rate / sum(traffic.rate for traffic in self.traffic)
-        return dataclasses.replace(
-            self, traffic=tuple(dataclasses.replace(traffic, rate=traffic.rate * share) for traffic in self.traffic)
+        shorter = 1.0 / share if hold_load else 1.0
+        traffic = tuple(
+            dataclasses.replace(each, rate=each.rate * share, tokens=each.tokens * shorter) for each in self.traffic
         )
+        return dataclasses.replace(self, traffic=traffic)
 
     @staticmethod
     def load(name: str | Path) -> Scenario:

@@ -37,10 +37,13 @@ class LiveLab:
         return dict(self.ended)
 
     async def run(self, endpoint: str, scenario: Scenario, rate: float | None, stop: asyncio.Event) -> None:
-        """Until `stop`: the scenario over and over, each time with new processes and the next seed."""
+        """Until `stop`: the scenario over and over, each time with new processes and the next seed.
+
+        At another rate than the scenario's its requests are shorter or longer, so that its fleet is as busy as it was.
+        """
         scenario = _served(scenario)
         if rate:
-            scenario = scenario.scaled(rate)
+            scenario = scenario.scaled(rate, hold_load=True)
         while not stop.is_set():
             try:
                 await self._chapter(endpoint, scenario, stop)

@@ -49,6 +49,8 @@ def test_a_rate_is_shared_as_before() -> None:
     scenario = Scenario.load("healthy").scaled(10.0)
     assert sum(traffic.rate for traffic in scenario.traffic) == pytest.approx(10.0)
     assert scenario.traffic[0].rate == pytest.approx(10.0 * 0.35 / 0.57)
+    assert scenario.traffic[0].tokens == 1.0
+    assert Scenario.load("live").scaled(40.0, hold_load=True).traffic[0].tokens == pytest.approx(0.05)
 
 
 @pytest.mark.parametrize(
