@@ -38,19 +38,19 @@ def create_app(store: Store, settings: ServerSettings, health: Health | None = N
     add_api(server, store, settings, health)
     add_login(server, settings)
     server.mount("/static", StaticFiles(directory=_HERE / "static"), name="static")
-    dash = Dash(
-        __name__,
-        server=server,
-        assets_folder=str(_HERE / "assets"),
-        serve_locally=True,
-        compress=False,  # the middlewares below do it, once per file instead of once per request
-        title="Tailtrace",
-        update_title=None,
-        suppress_callback_exceptions=True,
-        index_string=index_page(),
-        enable_mcp=False,
-        add_log_handler=False,
-    )
+    options: dict[str, Any] = {  # Dash's own hints do not know that a FastAPI app may be its server
+        "server": server,
+        "assets_folder": str(_HERE / "assets"),
+        "serve_locally": True,
+        "compress": False,  # the middlewares below do it, once per file instead of once per request
+        "title": "Tailtrace",
+        "update_title": None,
+        "suppress_callback_exceptions": True,
+        "index_string": index_page(),
+        "enable_mcp": False,
+        "add_log_handler": False,
+    }
+    dash: Any = Dash(__name__, **options)
     add_router(dash, store, settings)
     _add_pages(server, dash)
     server.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=4)
@@ -59,15 +59,15 @@ def create_app(store: Store, settings: ServerSettings, health: Health | None = N
     return server
 
 
-def _add_pages(server: FastAPI, dash: Dash) -> None:
+def _add_pages(server: FastAPI, dash: Any) -> None:
     """Every other path is a page. Dash's own catch-all looks for the newest app of the process, so ours comes first."""
     # Dash builds itself in its first request; done now, no request meets a half-built app (plotly/dash#3971).
     dash._setup_server()
 
     @server.get("/{path:path}", include_in_schema=False)
     async def page(request: Request, path: str) -> HTMLResponse:
-        token = set_current_request(request)
+        token: Any = set_current_request(request)  # type: ignore[no-untyped-call]
         try:
             return HTMLResponse(dash.index(), headers={"Cache-Control": "no-cache"})
         finally:
-            reset_current_request(token)
+            reset_current_request(token)  # type: ignore[no-untyped-call]

@@ -7,7 +7,7 @@ import logging
 from typing import Any, Final
 
 import dash_mantine_components as dmc
-from dash import ALL, MATCH, ClientsideFunction, Dash, Input, Output, State, ctx, dcc, html
+from dash import ALL, MATCH, ClientsideFunction, Input, Output, State, ctx, dcc, html
 
 from tailtrace.dashboard.address import Address
 from tailtrace.dashboard.components.shell import shell
@@ -27,12 +27,12 @@ _THEME: Final = {
 }
 
 
-def add_router(dash: Dash, store: Store, settings: ServerSettings) -> None:
+def add_router(dash: Any, store: Store, settings: ServerSettings) -> None:
     """Layout and callbacks of the whole application."""
     dash.layout = _layout()
 
     # Sync callbacks would run on the event loop itself, so the queries go to a thread and the callback awaits them.
-    @dash.callback(
+    @dash.callback(  # type: ignore[untyped-decorator]
         Output("root", "children"),
         Input("url", "pathname"),
         Input("url", "search"),

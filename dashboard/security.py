@@ -1,4 +1,6 @@
-"""Who may ask: host check against DNS rebinding, origin check against foreign pages, token, and headers that keep pages to themselves."""
+"""Who may ask: host check against DNS rebinding, origin check against foreign pages, token, and headers that keep
+pages to themselves.
+"""
 
 from __future__ import annotations
 
@@ -40,12 +42,15 @@ def is_loopback(host: str) -> bool:
 
 
 class Guard:
-    """ASGI middleware, outermost. Without a token, only names that cannot be rebound are answered: addresses, localhost, our own."""
+    """ASGI middleware, outermost. Without a token, only names that cannot be rebound are answered: addresses,
+    localhost, our own.
+    """
 
     def __init__(self, app: ASGIApp, settings: ServerSettings, script_hashes: Sequence[str] = ()) -> None:
         if not settings.token and not settings.insecure and not is_loopback(settings.host):
             raise ConfigError(
-                f"{settings.host} is reachable from other machines: set a token (TAILTRACE_TOKEN), or --insecure to go without"
+                f"{settings.host} is reachable from other machines: "
+                "set a token (TAILTRACE_TOKEN), or --insecure to go without"
             )
         self._app = app
         self._token = settings.token
@@ -53,8 +58,8 @@ class Guard:
         self._names = {"localhost", settings.host.lower(), socket.gethostname().lower()}
         self._policy = (
             f"default-src 'self'; script-src 'self' {' '.join(script_hashes)}; style-src 'self' 'unsafe-inline'; "
-            "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; object-src 'none'; base-uri 'none'; "
-            "frame-ancestors 'none'; form-action 'self'"
+            "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; object-src 'none'; "
+            "base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -17,11 +17,21 @@ SECOND = 1_000_000_000
 T0 = 1_790_000_000 * SECOND  # 2026-09-21 14:13:20 UTC
 
 _SCALARS: dict[str, pa.DataType] = {
-    "UInt8": pa.uint8(), "UInt16": pa.uint16(), "UInt32": pa.uint32(), "UInt64": pa.uint64(), "Int8": pa.int8(), "Int32": pa.int32(),
-    "Int64": pa.int64(), "Float32": pa.float32(), "String": pa.string(), "LowCardinality(String)": pa.string(), "Bool": pa.bool_(),
-    "DateTime64(9, 'UTC')": pa.timestamp("ns", "UTC"), "DateTime64(3, 'UTC')": pa.timestamp("ms", "UTC"),
+    "UInt8": pa.uint8(),
+    "UInt16": pa.uint16(),
+    "UInt32": pa.uint32(),
+    "UInt64": pa.uint64(),
+    "Int8": pa.int8(),
+    "Int32": pa.int32(),
+    "Int64": pa.int64(),
+    "Float32": pa.float32(),
+    "String": pa.string(),
+    "LowCardinality(String)": pa.string(),
+    "Bool": pa.bool_(),
+    "DateTime64(9, 'UTC')": pa.timestamp("ns", "UTC"),
+    "DateTime64(3, 'UTC')": pa.timestamp("ms", "UTC"),
     "Array(LowCardinality(String))": pa.list_(pa.string()),
-}  # fmt: skip
+}
 _PATH = pa.list_(
     pa.struct(
         [
@@ -56,7 +66,9 @@ def requests_table(store: Store, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
 
 
 def request(number: int, *, duration_ns: int, end_ns: int | None = None, **columns: Any) -> dict[str, Any]:
-    """One row: an ok root request of service `api` unless told otherwise, with its time in UnexplainedNs minus given stages."""
+    """One row: an ok root request of service `api` unless told otherwise, with its time in UnexplainedNs minus
+    given stages.
+    """
     end = end_ns if end_ns is not None else T0 + number * SECOND
     staged = sum(
         value
@@ -64,11 +76,29 @@ def request(number: int, *, duration_ns: int, end_ns: int | None = None, **colum
         if name.endswith("Ns") and not name.startswith(("Ttft", "Tpot")) and "Ttft" not in name
     )
     return {
-        "Start": end - duration_ns, "End": end, "TraceId": f"{number:032x}", "SpanId": f"{number:016x}", "Service": "api", "Name": "POST /v1/chat",
-        "Route": "/v1/chat", "Kind": "request", "IsRoot": True, "DurationNs": duration_ns, "Outcome": "ok", "Streaming": "true", "N": 1,
-        "Attempts": 1, "Model": "m", "SampleWeight": 1, "SpanCount": 3, "UnexplainedNs": duration_ns - staged, "ReceivedAt": end + SECOND,
-        "Sign": 1, "Revision": 1, **columns,
-    }  # fmt: skip
+        "Start": end - duration_ns,
+        "End": end,
+        "TraceId": f"{number:032x}",
+        "SpanId": f"{number:016x}",
+        "Service": "api",
+        "Name": "POST /v1/chat",
+        "Route": "/v1/chat",
+        "Kind": "request",
+        "IsRoot": True,
+        "DurationNs": duration_ns,
+        "Outcome": "ok",
+        "Streaming": "true",
+        "N": 1,
+        "Attempts": 1,
+        "Model": "m",
+        "SampleWeight": 1,
+        "SpanCount": 3,
+        "UnexplainedNs": duration_ns - staged,
+        "ReceivedAt": end + SECOND,
+        "Sign": 1,
+        "Revision": 1,
+        **columns,
+    }
 
 
 def insert_requests(store: Store, rows: Sequence[Mapping[str, Any]]) -> None:

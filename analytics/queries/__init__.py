@@ -1,4 +1,6 @@
-"""One function an answer. Each returns a frozen dataclass whose field names are the JSON of the API, CLI, MCP and alerts."""
+"""One function an answer. Each returns a frozen dataclass whose field names are the JSON of the API, CLI, MCP and
+alerts.
+"""
 
 from tailtrace.analytics.queries.freshness import Freshness, freshness
 from tailtrace.analytics.queries.json import to_json

@@ -1,4 +1,6 @@
-"""Which stage makes a percentile: Euler allocation E[stage | value near Q_q] over a window of ranks, from log buckets."""
+"""Which stage makes a percentile: Euler allocation E[stage | value near Q_q] over a window of ranks, from log
+buckets.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from tailtrace.analytics.queries.window import HOUR_NS, SECOND_NS
+from tailtrace.analytics.freshness import FLOOR_NS, watermark_ns
+from tailtrace.analytics.queries.window import HOUR_NS
 from tailtrace.ingest.store import Store
 
 
@@ -21,7 +22,9 @@ class ServiceFreshness:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Spans, points or records of the last 24 h before the newest that are missing, by kind and reason."""
+    """Spans, points or records that are missing, by kind and reason: of the last 24 h before the newest loss; what clients
+    dropped, since they began.
+    """
 
     service: str
     signal: str
@@ -44,33 +47,32 @@ class Freshness:
     orphaned: int
 
 
-_WATERMARK: Final = """
-SELECT toUnixTimestamp64Nano(toDateTime64(min(upto), 9, 'UTC')) AS upto, count() AS shards
-FROM (SELECT Shard, argMax(ReceivedUpTo, UpdatedAt) AS upto FROM watermarks WHERE Job = 'requests' GROUP BY Shard)
-"""
 _LAGS: Final = """
 SELECT Service AS service, toUnixTimestamp64Nano(max(End)) AS newest,
-  toInt64(quantileExact(0.99)(greatest(0, toUnixTimestamp64Nano(toDateTime64(ReceivedAt, 9, 'UTC')) - toUnixTimestamp64Nano(End)))) AS lag
-FROM requests WHERE End >= fromUnixTimestamp64Nano({since:Int64}, 'UTC') AND Sign = 1 GROUP BY Service ORDER BY Service LIMIT 500
+  toInt64(quantileExact(0.99)(
+    greatest(0, toUnixTimestamp64Nano(toDateTime64(ReceivedAt, 9, 'UTC')) - toUnixTimestamp64Nano(End)))) AS lag
+FROM requests WHERE End >= fromUnixTimestamp64Nano({since:Int64}, 'UTC')
+  AND Sign = 1 GROUP BY Service ORDER BY Service LIMIT 500
 """
 _LOSSES: Final = """
 SELECT Service AS service, Signal AS signal, Kind AS kind, Reason AS reason, sum(Count) AS count FROM losses
-WHERE Time >= (SELECT max(Time) FROM losses) - INTERVAL 1 DAY GROUP BY service, signal, kind, reason ORDER BY count DESC LIMIT 200
+WHERE Time >= (SELECT max(Time) FROM losses) - INTERVAL 1 DAY AND Kind != 'client_dropped'
+GROUP BY service, signal, kind, reason ORDER BY count DESC LIMIT 200
 """
+_DROPPED: Final = "SELECT Service AS service, Reason AS reason, Dropped AS count FROM client_losses_total LIMIT 200"
 _NEWEST: Final = "SELECT toUnixTimestamp64Nano(max(End)) AS newest, count() AS n FROM requests"
 
 
 def freshness(store: Store) -> Freshness:
     """`complete_until` = watermark - max(5 s, P99 of receive delay over the last hour of data), per service."""
-    marks = store.query(_WATERMARK, role="ui")
-    watermark = int(marks[0]["upto"]) if marks and marks[0]["shards"] else None
+    watermark = watermark_ns(store)
     newest_rows = store.query(_NEWEST, role="ui")
     newest = int(newest_rows[0]["newest"]) if newest_rows and newest_rows[0]["n"] else None
     entries = []
     if newest is not None:
         for row in store.query(_LAGS, {"since": newest - HOUR_NS}, role="ui"):
             lag = int(row["lag"])
-            complete = watermark - max(5 * SECOND_NS, lag) if watermark is not None else None
+            complete = watermark - max(FLOOR_NS, lag) if watermark is not None else None
             entries.append(
                 ServiceFreshness(
                     row["service"], str(int(row["newest"])), lag, str(complete) if complete is not None else None
@@ -79,6 +81,10 @@ def freshness(store: Store) -> Freshness:
     losses = [
         Loss(row["service"], row["signal"], row["kind"], row["reason"], int(row["count"]))
         for row in store.query(_LOSSES, role="ui")
+    ]
+    losses += [
+        Loss(row["service"], "spans", "client_dropped", row["reason"], int(row["count"]))
+        for row in store.query(_DROPPED, role="ui")
     ]
     known = [int(entry.complete_until_unix_ns) for entry in entries if entry.complete_until_unix_ns]
     return Freshness(

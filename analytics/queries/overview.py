@@ -19,7 +19,9 @@ OUTCOMES: Final = ("ok",)  # what the percentiles include; the other outcomes ar
 
 @dataclass(frozen=True, slots=True)
 class StageSplit:
-    """A percentile divided among stages: `stages` and `unexplained_ns` sum to `value_ns`, averaged over ranks low to high."""
+    """A percentile divided among stages: `stages` and `unexplained_ns` sum to `value_ns`, averaged over ranks low
+    to high.
+    """
 
     q: float
     value_ns: int
@@ -78,7 +80,8 @@ _BUCKETS: Final = (
 )
 _SIMULATED: Final = """
 SELECT Service, max(Simulated) AS simulated FROM requests
-WHERE End >= fromUnixTimestamp64Nano({since:Int64}, 'UTC') AND End < fromUnixTimestamp64Nano({until:Int64}, 'UTC') GROUP BY Service
+WHERE End >= fromUnixTimestamp64Nano({since:Int64}, 'UTC')
+  AND End < fromUnixTimestamp64Nano({until:Int64}, 'UTC') GROUP BY Service
 """
 
 

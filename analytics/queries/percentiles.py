@@ -14,7 +14,8 @@ _Z95: Final = NormalDist().inv_cdf(0.975)
 
 @dataclass(frozen=True, slots=True)
 class Percentile:
-    """One percentile in nanoseconds. `hollow` = fewer than 10/(1-q) values stand behind it, so only the interval counts.
+    """One percentile in nanoseconds. `hollow` = fewer than 10/(1-q) values stand behind it, so only the interval
+    counts.
 
     `low_ns` and `high_ns` are the 95 % order-statistic interval; a bound that lies beyond the smallest or largest value
     seen is null, because no value bounds it.
@@ -35,7 +36,7 @@ def bucket_of(value_ns: int) -> int:
 
 def bucket_value_ns(k: int) -> int:
     """A value within 1 % of everything in bucket `k`: its geometric middle."""
-    return max(1, round(BASE ** (k - 0.5)))
+    return max(1, round(math.pow(BASE, k - 0.5)))
 
 
 def rank(q: float, n: int) -> int:

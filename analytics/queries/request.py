@@ -18,7 +18,9 @@ MAX_SPANS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class RequestDetail:
-    """`critical_path` and `stage_table` are of `requests[0]`. `spans` holds `spans_shown` of `spans_total`, parents first."""
+    """`critical_path` and `stage_table` are of `requests[0]`. `spans` holds `spans_shown` of `spans_total`,
+    parents first.
+    """
 
     trace_id: str
     requests: list[RequestRow]

@@ -1,4 +1,6 @@
-"""What one trace's requests were and where their time went: from the stored rows, or judged now when none are stored yet."""
+"""What one trace's requests were and where their time went: from the stored rows, or judged now when none are
+stored yet.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from tailtrace.analytics.queries.trace_id import trace_id as checked
 from tailtrace.analytics.trace import read_trace
 from tailtrace.errors import NotFound
 from tailtrace.ingest.store import Store
-from tailtrace.stages import STAGES, UNEXPLAINED
+from tailtrace.stages import REQUEST_STAGES, STAGES, UNEXPLAINED
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +43,19 @@ class RequestHead:
 
 
 _COLUMNS: Final = (
-    *LIST_COLUMNS, *(f"{stage.column}TtftNs" for stage in STAGES if stage.column not in
-    ("EngineInit", "WeightsDownload", "ModelLoad", "Compile", "GraphCapture", "KvAlloc", "Warmup")), "UnexplainedTtftNs",
-    "Precision", "Quantization", "GpuModel", "Tp", "EngineVersion", "ClientRegion", "Attempts",
-)  # fmt: skip
+    *LIST_COLUMNS,
+    *(f"{stage.column}TtftNs" for stage in REQUEST_STAGES),
+    "UnexplainedTtftNs",
+    "Precision",
+    "Quantization",
+    "GpuModel",
+    "Tp",
+    "EngineVersion",
+    "ClientRegion",
+    "Attempts",
+)
 _ROWS: Final = (
-    f"SELECT {', '.join(_COLUMNS)}, toUnixTimestamp64Nano(Start) AS StartNs, toUnixTimestamp64Nano(End) AS EndNs, Sign, Revision"
+    f"SELECT {', '.join(_COLUMNS)}, toUnixTimestamp64Nano(Start) AS StartNs, Sign, Revision"
     " FROM requests WHERE TraceId = {trace:String} LIMIT 20000"
 )
 

@@ -11,10 +11,36 @@ from tailtrace.analytics.queries.stage_shares import ROW_COLUMNS, StageShare, st
 
 # Never the wide columns (Path, Gaps, Stalls): lists stay narrow.
 LIST_COLUMNS: Final[tuple[str, ...]] = (
-    "TraceId", "SpanId", "Service", "Name", "Route", "IsRoot", "Kind", "DurationNs", "TtftNs", "TpotNs", "Outcome", "ErrorType",
-    "Streaming", "InputTokens", "OutputTokens", "CachedTokens", "N", "Model", "Version", "Engine", "Replica", "Tenant",
-    "RequestId", "Simulated", "SpanCount", "Flags", "DerivedStages", *ROW_COLUMNS, "UnexplainedNs",
-)  # fmt: skip
+    "TraceId",
+    "SpanId",
+    "Service",
+    "Name",
+    "Route",
+    "IsRoot",
+    "Kind",
+    "DurationNs",
+    "TtftNs",
+    "TpotNs",
+    "Outcome",
+    "ErrorType",
+    "Streaming",
+    "InputTokens",
+    "OutputTokens",
+    "CachedTokens",
+    "N",
+    "Model",
+    "Version",
+    "Engine",
+    "Replica",
+    "Tenant",
+    "RequestId",
+    "Simulated",
+    "SpanCount",
+    "Flags",
+    "DerivedStages",
+    *ROW_COLUMNS,
+    "UnexplainedNs",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,8 @@ WHERE ({kind:String} = '' OR Kind = {kind:String}) AND ({service:String} = '' OR
   AND ({root:Int8} < 0 OR IsRoot = ({root:Int8} = 1))
   AND DurationNs >= {min_duration:UInt64} AND DurationNs <= {max_duration:UInt64}
   AND End >= fromUnixTimestamp64Nano({since:Int64}, 'UTC') AND End < fromUnixTimestamp64Nano({until:Int64}, 'UTC')
-  AND ({text:String} = '' OR positionCaseInsensitiveUTF8(Name, {text:String}) > 0 OR positionCaseInsensitiveUTF8(Route, {text:String}) > 0
+  AND ({text:String} = ''
+    OR positionCaseInsensitiveUTF8(Name, {text:String}) > 0 OR positionCaseInsensitiveUTF8(Route, {text:String}) > 0
     OR startsWith(TraceId, lower({text:String})) OR positionCaseInsensitiveUTF8(RequestId, {text:String}) > 0)
 """
 _KEY: Final[dict[Order, str]] = {"newest": "toUnixTimestamp64Nano(End)", "slowest": "toInt64(DurationNs)"}
@@ -67,15 +68,20 @@ _GROUP: Final[dict[Order, str]] = {
     "slowest": "toInt64(floor(log(greatest(DurationNs, 1)) / log(1.02)))",
 }
 _AFTER: Final = "({key}, TraceId, SpanId) < ({after_key:Int64}, {after_trace:String}, {after_span:String})"
-_GROUPS: Final = "SELECT {group} AS g, sum(Sign) AS n, sumIf(Sign, {after}) AS left FROM requests {where} GROUP BY g HAVING n > 0 ORDER BY g DESC"
+_GROUPS: Final = (
+    "SELECT {group} AS g, sum(Sign) AS n, sumIf(Sign, {after}) AS left FROM requests {where}"
+    " GROUP BY g HAVING n > 0 ORDER BY g DESC"
+)
 _KEYS: Final = (
     "SELECT TraceId, SpanId, {key} AS k, toUnixTimestamp64Nano(End) AS end_ns, Revision FROM requests {where}"
     " AND {group} >= {bound:Int64} AND {after}"
-    " GROUP BY TraceId, SpanId, k, end_ns, Revision HAVING sum(Sign) > 0 ORDER BY k DESC, TraceId DESC, SpanId DESC LIMIT {limit:UInt32}"
+    " GROUP BY TraceId, SpanId, k, end_ns, Revision HAVING sum(Sign) > 0"
+    " ORDER BY k DESC, TraceId DESC, SpanId DESC LIMIT {limit:UInt32}"
 )
 _ROWS: Final = (
     f"SELECT {', '.join(LIST_COLUMNS)}, toUnixTimestamp64Nano(Start) AS StartNs, Revision FROM requests"
-    " WHERE toStartOfMinute(End) IN (SELECT toStartOfMinute(fromUnixTimestamp64Nano(arrayJoin({ends:Array(Int64)}), 'UTC')))"
+    " WHERE toStartOfMinute(End) IN"
+    " (SELECT toStartOfMinute(fromUnixTimestamp64Nano(arrayJoin({ends:Array(Int64)}), 'UTC')))"
     " AND End >= fromUnixTimestamp64Nano({first:Int64}, 'UTC') AND End <= fromUnixTimestamp64Nano({last:Int64}, 'UTC')"
     " AND TraceId IN {traces:Array(String)} AND Sign = 1"
 )

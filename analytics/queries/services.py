@@ -35,11 +35,14 @@ class Services:
 
 _SQL: Final = """
 SELECT Service AS service, sum(Sign) AS requests, sumIf(Sign, IsRoot) AS roots,
-  arraySort(groupUniqArrayIf(50)(Model, Model != '')) AS models, arraySort(groupUniqArrayIf(50)(Route, Route != '')) AS routes,
-  arraySort(groupUniqArrayIf(50)(Version, Version != '')) AS versions, arraySort(groupUniqArray(10)(Outcome)) AS outcomes,
+  arraySort(groupUniqArrayIf(50)(Model, Model != '')) AS models,
+  arraySort(groupUniqArrayIf(50)(Route, Route != '')) AS routes,
+  arraySort(groupUniqArrayIf(50)(Version, Version != '')) AS versions,
+  arraySort(groupUniqArray(10)(Outcome)) AS outcomes,
   arraySort(groupUniqArrayIf(10)(Engine, Engine != '')) AS engines, max(Simulated) AS simulated
 FROM requests
-WHERE End >= fromUnixTimestamp64Nano({since:Int64}, 'UTC') AND End < fromUnixTimestamp64Nano({until:Int64}, 'UTC') AND Kind = 'request'
+WHERE End >= fromUnixTimestamp64Nano({since:Int64}, 'UTC')
+  AND End < fromUnixTimestamp64Nano({until:Int64}, 'UTC') AND Kind = 'request'
 GROUP BY Service HAVING requests > 0 ORDER BY requests DESC, Service LIMIT 500
 """
 

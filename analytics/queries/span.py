@@ -59,10 +59,12 @@ SELECT ParentSpanId, ServiceName, SpanName, SpanKind, Stage, StatusCode, StatusM
   mapKeys(SpanAttributes) AS AttributeKeys, mapValues(SpanAttributes) AS AttributeValues,
   mapKeys(ResourceAttributes) AS ResourceKeys, mapValues(ResourceAttributes) AS ResourceValues,
   arrayMap(t -> toUnixTimestamp64Nano(t), Events.Timestamp) AS EventTimes, Events.Name AS EventNames,
-  arrayMap(m -> mapKeys(m), Events.Attributes) AS EventKeys, arrayMap(m -> mapValues(m), Events.Attributes) AS EventValues,
+  arrayMap(m -> mapKeys(m), Events.Attributes) AS EventKeys,
+  arrayMap(m -> mapValues(m), Events.Attributes) AS EventValues,
   Links.TraceId AS LinkTraces, Links.SpanId AS LinkSpans
 FROM otel_traces
-WHERE TraceId = {trace:String} AND SpanId = {span:String} AND toStartOfMinute(Timestamp) >= toStartOfMinute(fromUnixTimestamp64Nano({first:Int64}, 'UTC'))
+WHERE TraceId = {trace:String} AND SpanId = {span:String}
+  AND toStartOfMinute(Timestamp) >= toStartOfMinute(fromUnixTimestamp64Nano({first:Int64}, 'UTC'))
   AND toStartOfMinute(Timestamp) <= toStartOfMinute(fromUnixTimestamp64Nano({last:Int64}, 'UTC'))
 ORDER BY ReceivedAt LIMIT 1
 """

@@ -25,7 +25,9 @@ class StageShare:
 def stage_shares(
     row: Mapping[str, Any], whole_ns: int, *, derived: Collection[str] = (), suffix: str = "Ns"
 ) -> list[StageShare]:
-    """Stages of a row of `requests` (or of a rollup's sums) that took any time. `suffix` "TtftNs" reads the part before the first token."""
+    """Stages of a row of `requests` (or of a rollup's sums) that took any time. `suffix` "TtftNs" reads the part
+    before the first token.
+    """
     shares = []
     for stage in STAGES:
         spent = int(row.get(stage.column + suffix) or 0)

@@ -1,4 +1,6 @@
-"""The spans of one trace as a tree in reading order: what the waterfall and the API list. Attributes are read one span at a time."""
+"""The spans of one trace as a tree in reading order: what the waterfall and the API list. Attributes are read one
+span at a time.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from tailtrace.ingest.store import Store
 
 @dataclass(frozen=True, slots=True)
 class SpanRow:
-    """One span. `depth` counts from 0; `size` is how many spans of the answer lie below it. Rows follow the tree, parents first."""
+    """One span. `depth` counts from 0; `size` is how many spans of the answer lie below it. Rows follow the tree,
+    parents first.
+    """
 
     span_id: str
     parent_span_id: str
@@ -34,7 +38,8 @@ SELECT count() AS n, toUnixTimestamp64Nano(min(Start)) AS first, toUnixTimestamp
 FROM otel_traces_trace_id_ts WHERE TraceId = {trace:String}
 """
 _SPANS: Final = """
-SELECT SpanId, any(ParentSpanId) AS ParentSpanId, any(ServiceName) AS ServiceName, any(SpanName) AS SpanName, any(SpanKind) AS SpanKind,
+SELECT SpanId, any(ParentSpanId) AS ParentSpanId, any(ServiceName) AS ServiceName, any(SpanName) AS SpanName,
+  any(SpanKind) AS SpanKind,
   any(Stage) AS Stage, any(SpanAttributes['tailtrace.stage_name']) AS StageName, any(StatusCode) AS StatusCode,
   toUnixTimestamp64Nano(min(Timestamp)) AS StartNs, max(Duration) AS Duration,
   any(ResourceAttributes['tailtrace.simulated']) = 'true' AS Simulated
@@ -62,7 +67,9 @@ def read_spans(store: Store, trace: str) -> list[dict[str, Any]]:
 
 
 def span_rows(spans: Sequence[Mapping[str, Any]]) -> list[SpanRow]:
-    """Rows in tree order. A span whose parent is absent, or that lies on a cycle, stands at the top, marked orphan when it names a parent."""
+    """Rows in tree order. A span whose parent is absent, or that lies on a cycle, stands at the top, marked orphan
+    when it names a parent.
+    """
     by_id = {span["SpanId"]: span for span in spans}
     children: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     tops = []

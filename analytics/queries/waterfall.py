@@ -1,4 +1,6 @@
-"""A trace in columns, small enough that 20,000 spans draw at once: the waterfall folds, zooms and scrolls without asking again."""
+"""A trace in columns, small enough that 20,000 spans draw at once: the waterfall folds, zooms and scrolls without
+asking again.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,11 @@ class _Words:
 
 @dataclass(frozen=True, slots=True)
 class Waterfall:
-    """Columns of one length, in tree order. Starts are ns after `start_unix_ns`; names, services and stages are indexes into `words`.
+    """Columns of one length, in tree order. Starts are ns after `start_unix_ns`; names, services and stages are
+    indexes into `words`.
 
-    `path` is the critical path as [row, stage word, start, duration, derived 0/1]; `derived` are stage intervals made from an
+    `path` is the critical path as [row, stage word, start, duration,
+    derived 0/1]; `derived` are stage intervals made from an
     engine's attributes as [row, stage word, start, duration]. `flags` per row: 1 error, 2 orphan, 4 simulated.
     """
 
@@ -59,7 +63,9 @@ class Waterfall:
 
 
 def waterfall(store: Store, trace_id: str, *, span_id: str | None = None, max_rows: int = MAX_ROWS) -> Waterfall:
-    """Columns of a trace, with the critical path of the entry `span_id` (default: the root). Raises Rejected, NotFound."""
+    """Columns of a trace, with the critical path of the entry `span_id` (default: the root). Raises Rejected,
+    NotFound.
+    """
     trace = checked(trace_id)
     rows = span_rows(read_spans(store, trace))
     if not rows:

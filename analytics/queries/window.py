@@ -26,7 +26,9 @@ _STEPS_NS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """[since_ns, until_ns) in Unix nanoseconds, both multiples of the tier; `step_ns` is the width of a chart's point."""
+    """[since_ns, until_ns) in Unix nanoseconds, both multiples of the tier; `step_ns` is the width of a chart's
+    point.
+    """
 
     since_ns: int
     until_ns: int

@@ -16,7 +16,9 @@ Text = Annotated[str | None, Query(max_length=200)]
 
 
 def add_services(router: APIRouter, store: Store) -> None:
-    """GET /services, /overview, /series, /freshness. A range is `since` and `until`, or `range` back from the newest data."""
+    """GET /services, /overview, /series, /freshness. A range is `since` and `until`, or `range` back from the
+    newest data.
+    """
 
     @router.get("/services")
     def all_services(since: Text = None, until: Text = None, range: Text = None) -> Response:

@@ -1,4 +1,6 @@
-"""Charts as Plotly figures whose colours are CSS variables; the page fills them in for the theme, so a switch needs no server."""
+"""Charts as Plotly figures whose colours are CSS variables; the page fills them in for the theme, so a switch
+needs no server.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,13 @@ from dash import dcc, html
 
 from tailtrace.analytics.queries import Series
 from tailtrace.analytics.queries.percentiles import Percentile
+from tailtrace.dashboard.components.attributes import aria
 from tailtrace.dashboard.format import count, duration, iso, rate, share
 from tailtrace.dashboard.text import Text
 from tailtrace.stages import UNEXPLAINED
 
 # Plotly's own "share" button uploads the chart to a public server: there is no mode bar, and the button is off besides.
-CONFIG: Final = {
+CONFIG: Final[Any] = {
     "displayModeBar": False,
     "displaylogo": False,
     "showSendToCloud": False,
@@ -42,7 +45,7 @@ def chart(
             *extra,
         ],
         className="tt-panel is-wide" if wide else "tt-panel",
-        **{"aria-label": title},
+        **aria(label=title),
     )
 
 
@@ -202,6 +205,7 @@ def _figure(traces: list[dict[str, Any]], data: Series, y: dict[str, Any], *, st
             "range": [iso(data.times_unix_ns[0]), iso(end)],
             "nticks": 7,
             "showgrid": False,
+            "tickformat": _tick_format(int(data.times_unix_ns[0]), end, data.step_ns),
         },
         "yaxis": {**axis, "fixedrange": True, **y},
         # Refreshed data keep the reader's zoom; another service or range starts anew.
@@ -210,3 +214,8 @@ def _figure(traces: list[dict[str, Any]], data: Series, y: dict[str, Any], *, st
     if stacked:
         layout["barmode"] = "stack"
     return {"data": traces, "layout": layout}
+
+
+def _tick_format(begin: int, end: int, step_ns: int) -> str:
+    """Clock times within a day, dates beside them beyond it, dates alone for steps of a day."""
+    return "%b %d" if step_ns >= _DAY_NS else "%b %d %H:%M" if end - begin > _DAY_NS else "%H:%M"

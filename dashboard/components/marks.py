@@ -7,6 +7,7 @@ from typing import Any
 from dash import html
 
 from tailtrace.analytics.queries.percentiles import Percentile
+from tailtrace.dashboard.components.attributes import data
 from tailtrace.dashboard.format import DASH, count, duration
 from tailtrace.dashboard.text import Text
 
@@ -27,7 +28,7 @@ def copyable(text: Text, label: str, value: str) -> Any:
         [html.Span(label, className="tt-id-label"), html.Code(value)],
         className="tt-id",
         title=text("copy"),
-        **{"data-copy": value},
+        **data(copy=value),
     )
 
 

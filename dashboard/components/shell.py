@@ -9,6 +9,7 @@ from dash import html
 
 from tailtrace.analytics.queries import Freshness, freshness
 from tailtrace.dashboard.address import RANGES, REFRESH, Address
+from tailtrace.dashboard.components.attributes import aria, data
 from tailtrace.dashboard.components.link import link
 from tailtrace.dashboard.format import count, moment
 from tailtrace.dashboard.text import LANGUAGES, Text
@@ -47,7 +48,7 @@ def _sidebar(text: Text, address: Address, current: str) -> Any:
             text(f"nav.{key}"),
             href=carried.href(path),
             className="tt-nav-link" + (" is-current" if key == here else ""),
-            **({"aria-current": "page"} if key == here else {}),
+            **aria(current="page" if key == here else None),
         )
         for key, path in _NAVIGATION
     ]
@@ -62,13 +63,13 @@ def _sidebar(text: Text, address: Address, current: str) -> Any:
             html.Div(_preferences(text), className="tt-preferences"),
         ],
         className="tt-sidebar",
-        **{"aria-label": text("nav.label")},
+        **aria(label=text("nav.label")),
     )
 
 
 def _preferences(text: Text) -> list[Any]:
     languages = [
-        html.Button(name, className="tt-plain" + (" is-on" if code == text.language else ""), **{"data-language": code})
+        html.Button(name, className="tt-plain" + (" is-on" if code == text.language else ""), **data(language=code))
         for code, name in LANGUAGES.items()
     ]
     return [
@@ -79,9 +80,9 @@ def _preferences(text: Text) -> list[Any]:
             variant="default",
             size="sm",
             w="100%",
-            **{"aria-label": text("theme.switch")},
+            **aria(label=text("theme.switch")),
         ),
-        html.Div(languages, className="tt-languages", role="group", **{"aria-label": text("language")}),
+        html.Div(languages, className="tt-languages", role="group", **aria(label=text("language"))),
     ]
 
 
@@ -114,7 +115,7 @@ def _range_controls(text: Text, address: Address) -> list[Any]:
             data=options,
             value=value if any(option["value"] == value for option in options) else "1h",
             size="xs",
-            **{"aria-label": text("range.label")},
+            **aria(label=text("range.label")),
         ),
         dmc.Select(
             id={"type": "refresh", "key": "refresh"},
@@ -124,7 +125,7 @@ def _range_controls(text: Text, address: Address) -> list[Any]:
             size="xs",
             w=118,
             allowDeselect=False,
-            **{"aria-label": text("refresh.label")},
+            **aria(label=text("refresh.label")),
         ),
     ]
 

@@ -9,6 +9,7 @@ from dash import html
 
 from tailtrace.analytics.queries.request_head import StageLine
 from tailtrace.analytics.queries.stage_shares import StageShare
+from tailtrace.dashboard.components.attributes import aria
 from tailtrace.dashboard.format import duration, share
 from tailtrace.dashboard.text import Text
 from tailtrace.stages import UNEXPLAINED
@@ -34,13 +35,15 @@ def stage_bar(text: Text, lines: Sequence[StageLine], *, ttft_share: float | Non
         for line in lines
         if line.duration_ns > 0
     ]
-    return html.Div(parts, className="tt-bar tt-bar-large", role="img", **{"aria-label": _spoken(text, lines)})
+    return html.Div(parts, className="tt-bar tt-bar-large", role="img", **aria(label=_spoken(text, lines)))
 
 
 def mini_bar(
     text: Text, stages: Sequence[StageShare], unexplained_ns: int, whole_ns: int, *, width: float = 1.0
 ) -> Any:
-    """The small bar of a table row: one element, so that long lists stay light. `width` is its length, 0 to 1, of the cell."""
+    """The small bar of a table row: one element, so that long lists stay light. `width` is its length, 0 to 1, of
+    the cell.
+    """
     parts = [(one.stage, one.duration_ns) for one in stages] + (
         [(UNEXPLAINED, unexplained_ns)] if unexplained_ns > 0 else []
     )
@@ -60,7 +63,7 @@ def mini_bar(
         className="tt-mini-cell",
         title=words,
         role="img",
-        **{"aria-label": words},
+        **aria(label=words),
     )
 
 

@@ -16,9 +16,14 @@ from tailtrace.stages import UNEXPLAINED
 def stage_table(text: Text, lines: Sequence[StageLine]) -> Any:
     """Rows in the order a request passes them; the sum is the duration."""
     heads = (
-        ("column.stage", ""), ("column.kind", ""), ("column.duration", "is-number"), ("column.share", "is-number"), ("", "is-share"),
-        ("column.before_first", "is-number"), ("column.known_by", ""),
-    )  # fmt: skip
+        ("column.stage", ""),
+        ("column.kind", ""),
+        ("column.duration", "is-number"),
+        ("column.share", "is-number"),
+        ("", "is-share"),
+        ("column.before_first", "is-number"),
+        ("column.known_by", ""),
+    )
     total = sum(line.duration_ns for line in lines)
     before = [line.ttft_duration_ns for line in lines if line.ttft_duration_ns is not None]
     foot = html.Tr(

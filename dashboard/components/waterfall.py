@@ -6,15 +6,44 @@ from typing import Any, Final
 
 from dash import dcc, html
 
+from tailtrace.dashboard.components.attributes import aria
 from tailtrace.dashboard.text import Text
 from tailtrace.stages import NAMES, UNEXPLAINED
 
 # What the script says, so that its words live in the catalogue too.
 _WORDS: Final = (
-    "loading", "failed", "search", "critical", "derived", "fold", "unfold", "fit", "help", "showing", "orphan", "error", "attributes",
-    "resource", "events", "links", "raw", "start", "end", "duration", "received", "status", "span", "parent", "close", "group", "none",
-    "keys", "offset", "self", "matches",
-)  # fmt: skip
+    "loading",
+    "failed",
+    "search",
+    "critical",
+    "derived",
+    "fold",
+    "unfold",
+    "fit",
+    "help",
+    "showing",
+    "orphan",
+    "error",
+    "attributes",
+    "resource",
+    "events",
+    "links",
+    "raw",
+    "start",
+    "end",
+    "duration",
+    "received",
+    "status",
+    "span",
+    "parent",
+    "close",
+    "group",
+    "none",
+    "keys",
+    "offset",
+    "self",
+    "matches",
+)
 
 
 def waterfall_panel(text: Text, trace_id: str, entry_span_id: str) -> Any:
@@ -30,5 +59,5 @@ def waterfall_panel(text: Text, trace_id: str, entry_span_id: str) -> Any:
             html.Div(id="waterfall", className="tt-waterfall"),
         ],
         className="tt-panel is-waterfall",
-        **{"aria-label": text("waterfall.title")},
+        **aria(label=text("waterfall.title")),
     )

@@ -6,6 +6,7 @@ from typing import Any
 
 from dash import html
 
+from tailtrace.dashboard.components.attributes import data
 from tailtrace.dashboard.text import Text
 from tailtrace.ingest.settings import ServerSettings
 
@@ -45,6 +46,6 @@ def first_run(text: Text, settings: ServerSettings) -> Any:
 
 def _command(text: Text, command: str) -> Any:
     return html.Div(
-        [html.Pre(command), html.Button(text("copy.short"), className="tt-button is-small", **{"data-copy": command})],
+        [html.Pre(command), html.Button(text("copy.short"), className="tt-button is-small", **data(copy=command))],
         className="tt-command",
     )

@@ -1,14 +1,19 @@
-"""Overview: in one sentence a service, what is slow and which stage makes it so; then the figures behind the sentence."""
+"""Overview: in one sentence a service, what is slow and which stage makes it so; then the figures behind the
+sentence.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from dash import html
 
 from tailtrace.analytics.queries import Overview, Window, overview, resolve_window, series
 from tailtrace.analytics.queries.overview import ServiceOverview, StageSplit
+from tailtrace.analytics.queries.percentiles import Percentile
 from tailtrace.dashboard.address import Address
+from tailtrace.dashboard.components.attributes import aria, data
 from tailtrace.dashboard.components.figures import chart, percentile_figure, percentile_key, rate_figure, shares_figure
 from tailtrace.dashboard.components.link import link
 from tailtrace.dashboard.components.marks import percentile_mark, simulated_mark
@@ -75,7 +80,7 @@ def _range_words(text: Text, window: Window) -> str:
 def _copy_link(text: Text, address: Address, window: Window) -> Any:
     """A link with absolute times: what it shows stays what was seen."""
     frozen = address.href("/", range=None, since=window.since_ns, until=window.until_ns)
-    return html.Button(text("copy.link"), className="tt-button is-small", **{"data-copy-link": frozen})
+    return html.Button(text("copy.link"), className="tt-button is-small", **data(copy_link=frozen))
 
 
 def _nothing(text: Text, address: Address, window: Window) -> Any:
@@ -95,9 +100,14 @@ def _nothing(text: Text, address: Address, window: Window) -> Any:
 
 def _table(text: Text, address: Address, figures: Overview, focus: str) -> Any:
     heads = (
-        ("column.service", "", 1), ("column.rate", "is-number", 1), ("column.failed", "is-number", 1), ("column.cancelled", "is-number", 1),
-        ("column.duration", "is-group", 3), ("column.ttft", "is-group", 3), ("column.split", "is-split", 1),
-    )  # fmt: skip
+        ("column.service", "", 1),
+        ("column.rate", "is-number", 1),
+        ("column.failed", "is-number", 1),
+        ("column.cancelled", "is-number", 1),
+        ("column.duration", "is-group", 3),
+        ("column.ttft", "is-group", 3),
+        ("column.split", "is-split", 1),
+    )
     second = [html.Th(name, className="is-number") for _ in range(2) for name in ("P50", "P95", "P99")]
     top = [html.Th(text(key), className=kind, colSpan=span, rowSpan=1 if span == 3 else 2) for key, kind, span in heads]
     rows = [_row(text, address, one, one.service == focus) for one in figures.services[:_ROWS]]
@@ -121,7 +131,7 @@ def _table(text: Text, address: Address, figures: Overview, focus: str) -> Any:
             html.Div([legend(text, ordered), html.Span(note, className="tt-caption")], className="tt-table-foot"),
         ],
         className="tt-panel",
-        **{"aria-label": text("overview.table")},
+        **aria(label=text("overview.table")),
     )
 
 
@@ -129,7 +139,7 @@ def _row(text: Text, address: Address, one: ServiceOverview, focused: bool) -> A
     numbers = [
         html.Td(percentile_mark(text, value), className="is-number")
         for group in (one.duration, one.ttft)
-        for value in (group or [None, None, None])
+        for value in _three(group)
     ]
     anchor = link(
         one.service or text("service.unnamed"), href=address.href("/", service=one.service), className="tt-strong"
@@ -208,3 +218,8 @@ def _charts(store: Store, text: Text, address: Address, window: Window, focus: S
             html.Div(panels, className="tt-charts" if len(panels) > 3 else "tt-charts has-two"),
         ]
     )
+
+
+def _three(group: Sequence[Percentile]) -> list[Percentile | None]:
+    """P50, P95 and P99, or three unknowns."""
+    return list(group) if group else [None, None, None]

@@ -9,6 +9,7 @@ from dash import html
 from tailtrace.analytics.queries.request_head import RequestHead, request_head
 from tailtrace.analytics.queries.request_row import RequestRow
 from tailtrace.dashboard.address import Address
+from tailtrace.dashboard.components.attributes import aria
 from tailtrace.dashboard.components.link import link
 from tailtrace.dashboard.components.marks import copyable, outcome_mark, simulated_mark
 from tailtrace.dashboard.components.stage_bar import stage_bar
@@ -133,7 +134,7 @@ def _time(text: Text, head: RequestHead) -> Any:
             html.Div([stage_table(text, head.stage_table), _why(text, head)], className="tt-time"),
         ],
         className="tt-panel",
-        **{"aria-label": text("request.time")},
+        **aria(label=text("request.time")),
     )
 
 

@@ -18,6 +18,7 @@ from tailtrace.analytics.queries import (
 )
 from tailtrace.analytics.queries.request_row import RequestRow
 from tailtrace.dashboard.address import Address
+from tailtrace.dashboard.components.attributes import aria, data
 from tailtrace.dashboard.components.link import link
 from tailtrace.dashboard.components.marks import outcome_mark, simulated_mark
 from tailtrace.dashboard.components.stage_bar import legend, mini_bar
@@ -79,7 +80,7 @@ def _head(text: Text, address: Address, window: Window, found: RequestList) -> A
                 text("range.words", since=moment(window.since_ns), until=moment(window.until_ns)),
                 className="tt-caption",
             ),
-            html.Button(text("copy.link"), className="tt-button is-small", **{"data-copy-link": frozen}),
+            html.Button(text("copy.link"), className="tt-button is-small", **data(copy_link=frozen)),
         ],
         className="tt-page-head",
     )
@@ -94,7 +95,7 @@ def _filters(text: Text, address: Address, known: Services) -> Any:
                 data=[{"value": order, "label": text(f"order.{order}")} for order in ("newest", "slowest")],
                 value="slowest" if address.order == "slowest" else "newest",
                 size="xs",
-                **{"aria-label": text("order.label")},
+                **aria(label=text("order.label")),
             ),
             _select(text, "service", address.service, [one.service for one in known.services], 170),
             _select(text, "model", address.model, sorted({model for one in chosen for model in one.models}), 190),
@@ -108,7 +109,7 @@ def _filters(text: Text, address: Address, known: Services) -> Any:
                 data=[{"value": "true", "label": text("root.true")}, {"value": "any", "label": text("root.any")}],
                 value="any" if address.root == "any" else "true",
                 size="xs",
-                **{"aria-label": text("root.label")},
+                **aria(label=text("root.label")),
             ),
             link(
                 text("filter.clear"),
@@ -134,7 +135,7 @@ def _select(text: Text, key: str, value: str, options: list[str], width: int) ->
         searchable=len(listed) > 7,
         size="xs",
         w=width,
-        **{"aria-label": text(f"filter.{key}")},
+        **aria(label=text(f"filter.{key}")),
     )
 
 
@@ -146,15 +147,22 @@ def _input(text: Text, key: str, value: str, width: int) -> Any:
         debounce=400,
         size="xs",
         w=width,
-        **{"aria-label": text(f"filter.{key}")},
+        **aria(label=text(f"filter.{key}")),
     )
 
 
 def _table(text: Text, found: RequestList) -> Any:
     heads = (
-        ("column.start", ""), ("column.outcome", ""), ("column.service", ""), ("column.request", ""), ("column.model", ""),
-        ("column.duration", "is-number"), ("column.ttft", "is-number"), ("column.tokens", "is-number"), ("column.stages", "is-stages"),
-    )  # fmt: skip
+        ("column.start", ""),
+        ("column.outcome", ""),
+        ("column.service", ""),
+        ("column.request", ""),
+        ("column.model", ""),
+        ("column.duration", "is-number"),
+        ("column.ttft", "is-number"),
+        ("column.tokens", "is-number"),
+        ("column.stages", "is-stages"),
+    )
     longest = max(row.duration_ns for row in found.requests)
     # The head says it when all rows are simulated; each row says it when only some are.
     marked = len({row.simulated for row in found.requests}) > 1
@@ -176,7 +184,7 @@ def _table(text: Text, found: RequestList) -> Any:
             ),
         ],
         className="tt-panel",
-        **{"aria-label": text("nav.requests")},
+        **aria(label=text("nav.requests")),
     )
 
 
@@ -213,7 +221,7 @@ def _row(text: Text, row: RequestRow, longest: int, marked: bool) -> Any:
                 className="is-stages",
             ),
         ],
-        **{"data-href": href},
+        **data(href=href),
     )
 
 
