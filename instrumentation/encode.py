@@ -12,7 +12,9 @@ from tailtrace.instrumentation.otlp import (
     encode_span,
     encode_span_fields,
     encode_status,
+    span_attributes,
     span_head,
+    span_identity,
 )
 from tailtrace.instrumentation.record import Record, Stage
 from tailtrace.instrumentation.tokens import TokenTimes
@@ -38,49 +40,40 @@ def stage_head(name: str) -> bytes:
     return found
 
 
-def encode_stage(stage: Stage, trace_id: bytes, parent_span_id: bytes, anchor_ns: int) -> bytes:
+def encode_stage(stage: Stage, identity: bytes, span_id: bytes, anchor_ns: int) -> bytes:
     """One stage's span as a repeated field of ScopeSpans."""
     rest = _stage_heads.get(stage.name) or stage_head(stage.name)
     if stage.attributes:
-        rest += encode_attributes(stage.attributes)
+        rest += span_attributes(stage.attributes)
     if stage.error:
         rest += encode_status(STATUS_ERROR, stage.error)
-    return encode_span_fields(
-        trace_id, stage.span_id, parent_span_id, stage.start_ns + anchor_ns, stage.end_ns + anchor_ns, rest
-    )
+    return encode_span_fields(identity, span_id, stage.start_ns + anchor_ns, stage.end_ns + anchor_ns, rest)
 
 
 def encode_lone_stage(stage: Stage, anchor_ns: int) -> bytes:
     """A stage that is not part of a record here: its caller is elsewhere, or its request has been sent already."""
     parent = stage.parent
-    return encode_stage(stage, stage.trace_id, parent.span_id if parent is not None else b"", anchor_ns)
+    identity = span_identity(stage.trace_id, parent.span_id if parent is not None else b"")
+    return encode_stage(stage, identity, stage.span_id, anchor_ns)
 
 
 def encode_record(record: Record, anchor_ns: int) -> bytes:
     """The request's span and those of its stages. The record's marks and bodies are let go."""
-    attributes = request_attributes(record)
-    rest = span_head(record.name, record.kind) + encode_attributes(attributes)
+    rest = span_head(record.name, record.kind) + span_attributes(request_attributes(record))
     if record.outcome == "error" or record.outcome == "timeout":
         rest += encode_status(STATUS_ERROR, record.error)
-    trace_id, span_id = record.trace_id, record.span_id
-    spans = [
-        encode_span_fields(
-            trace_id, span_id, record.parent_span_id, record.start_ns + anchor_ns, record.end_ns + anchor_ns, rest
-        )
-    ]
+    trace_id = record.trace_id
+    identity = span_identity(trace_id, record.parent_span_id)
+    spans = [encode_span_fields(identity, record.span_id, record.start_ns + anchor_ns, record.end_ns + anchor_ns, rest)]
     stages = record.stages
     if stages:
-        fresh = ids.span_ids(len(stages))
-        for stage, new_id in zip(stages, fresh, strict=True):
-            if not stage._id:
-                stage._id = new_id
-        for stage in stages:
+        below = span_identity(trace_id, record.span_id)
+        for stage, fresh in zip(stages, ids.span_ids(len(stages)), strict=True):
             parent = stage.parent
-            spans.append(
-                encode_stage(
-                    stage, trace_id, span_id if parent is record or parent is None else parent.span_id, anchor_ns
-                )
-            )
+            # An id that a child or a callee has seen stays; most stages have had no need for one.
+            own = stage.own_id or fresh
+            inside = below if parent is record else span_identity(trace_id, parent.span_id if parent else b"")
+            spans.append(encode_stage(stage, inside, own, anchor_ns))
         # A stage knows its record: without this cut, each request would wait for the cycle collector.
         record.stages = []
     return b"".join(spans)

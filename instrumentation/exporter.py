@@ -30,6 +30,8 @@ _WAKE_SPANS: Final = 2048
 _LOG_EVERY_S: Final = 60.0
 _FIRST_BACKOFF_S: Final = 0.5
 _MAX_BACKOFF_S: Final = 30.0
+# Longest that encoding holds the interpreter while a request may want it.
+_SLICE_S: Final = 0.0005
 _STEPS_SCOPE: Final = "tailtrace.steps"
 
 
@@ -161,6 +163,7 @@ class Exporter:
             spans: list[bytes] = []
             steps: list[bytes] = []
             count = 0
+            give_way_at = time.monotonic() + _SLICE_S
             for item in items:
                 size = weigh(item)[0]
                 try:
@@ -172,8 +175,11 @@ class Exporter:
                     continue
                 count += size
                 (steps if getattr(item, "is_step", False) else spans).append(encoded)
-                # The interpreter is handed over after each record: a request never waits for a whole batch.
-                time.sleep(0)
+                now = time.monotonic()
+                if now >= give_way_at:
+                    # The interpreter is handed over every so often: a request never waits for a whole batch.
+                    time.sleep(0)
+                    give_way_at = time.monotonic() + _SLICE_S
             scopes = {"tailtrace": b"".join(spans), _STEPS_SCOPE: b"".join(steps)}
             scopes = {name: encoded for name, encoded in scopes.items() if encoded}
             if scopes:

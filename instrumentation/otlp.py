@@ -30,9 +30,12 @@ STATUS_ERROR: Final = 2
 _CUMULATIVE: Final = 2
 _CACHE_LIMIT: Final = 4096
 _CACHED_TEXT_LIMIT: Final = 64
+_VALUES_LIMIT: Final = 256
 _INT64_MIN: Final = -(1 << 63)
 _INT64_MAX: Final = (1 << 63) - 1
 _MAX_DEPTH: Final = 32
+_SHORT_KEY: Final = 110
+_ID_AND_TIMES: Final = 28
 
 _double = Struct("<Bd").pack
 _fixed64 = Struct("<BQ").pack
@@ -176,25 +179,86 @@ def _key(name: str) -> bytes:
     return found
 
 
+def _text_pair(tag: int, name: str, value: str) -> bytes:
+    pair = block(tag, _key(name) + block(0x12, block(0x0A, _text(value))))
+    if len(value) <= _CACHED_TEXT_LIMIT:
+        if len(_text_pairs) >= _CACHE_LIMIT:
+            # Values of high cardinality (ids) push each other out; the few constant ones come back at once.
+            _text_pairs.clear()
+        _text_pairs[tag, name, value] = pair
+    return pair
+
+
 def _pair(tag: int, name: str, value: Any, depth: int = 0) -> bytes:
     """One KeyValue as a repeated field with `tag`."""
-    if type(value) is str:
-        found = _text_pairs.get((tag, name, value))
-        if found is not None:
-            return found
-        pair = block(tag, _key(name) + block(0x12, block(0x0A, _text(value))))
-        if len(value) <= _CACHED_TEXT_LIMIT:
-            if len(_text_pairs) >= _CACHE_LIMIT:
-                # Values of high cardinality (ids) push each other out; the few constant ones come back at once.
-                _text_pairs.clear()
-            _text_pairs[tag, name, value] = pair
-        return pair
-    return block(tag, _key(name) + block(0x12, any_value(value, depth)))
+    kind = type(value)
+    if kind is str:
+        return _text_pairs.get((tag, name, value)) or _text_pair(tag, name, value)
+    key = _keys.get(name) or _key(name)
+    if len(key) < _SHORT_KEY:
+        # The three scalars below make a pair of less than 128 bytes: both lengths are one byte.
+        if kind is int:
+            if 0 <= value < 128:
+                return b"%c%c%b\x12\x02\x18%c" % (tag, len(key) + 4, key, value)
+            if _INT64_MIN <= value <= _INT64_MAX:
+                number = varint(value)
+                size = len(number)
+                return b"%c%c%b\x12%c\x18%b" % (tag, len(key) + 3 + size, key, 1 + size, number)
+        elif kind is bool:
+            return b"%c%c%b\x12\x02\x10%c" % (tag, len(key) + 4, key, value)
+        elif kind is float:
+            return b"%c%c%b\x12\x09%b" % (tag, len(key) + 11, key, _double(0x21, value))
+    return block(tag, key + block(0x12, any_value(value, depth)))
 
 
 def encode_attributes(attributes: Attributes, tag: int = 0x4A) -> bytes:
     """Repeated KeyValue fields. `tag`: 0x4A in a span, 0x0A a resource, 0x1A a scope or an event, 0x3A a point."""
     return b"".join([_pair(tag, name, value) for name, value in attributes.items()])
+
+
+_span_texts: dict[str, dict[str, bytes]] = {}
+_span_ints: dict[str, tuple[bytes, bytes]] = {}
+
+
+def span_attributes(attributes: Attributes) -> bytes:
+    """`encode_attributes` for the attributes of a span, quick where values are short texts and small counts."""
+    encoded = b""
+    for name, value in attributes.items():
+        kind = type(value)
+        if kind is str:
+            try:
+                encoded += _span_texts[name][value]
+            except KeyError:
+                encoded += _keep_text(name, value)
+        elif kind is int and 0 <= value < 16384:
+            try:
+                encoded += _span_ints[name][value > 127] + _LENGTHS[value]
+            except KeyError:
+                encoded += _keep_int(name, value)
+        else:
+            encoded += _pair(0x4A, name, value)
+    return encoded
+
+
+def _keep_text(name: str, value: str) -> bytes:
+    pair = _pair(0x4A, name, value)
+    values = _span_texts.get(name)
+    if values is None:
+        values = {}
+        if len(_span_texts) < _CACHE_LIMIT:
+            _span_texts[name] = values
+    if len(values) < _VALUES_LIMIT and len(value) <= _CACHED_TEXT_LIMIT:
+        values[value] = pair
+    return pair
+
+
+def _keep_int(name: str, value: int) -> bytes:
+    """Everything of the pair before the number itself: for numbers of one byte, and of two."""
+    key = _key(name)
+    if len(key) < _SHORT_KEY and len(_span_ints) < _CACHE_LIMIT:
+        one, two = (b"J%c%b\x12%c\x18" % (len(key) + 3 + size, key, 1 + size) for size in (1, 2))
+        _span_ints[name] = (one, two)
+    return _pair(0x4A, name, value)
 
 
 _heads: dict[tuple[str, int], bytes] = {}
@@ -210,17 +274,20 @@ def span_head(name: str, kind: int) -> bytes:
     return found
 
 
-def encode_span_fields(
-    trace_id: bytes, span_id: bytes, parent_span_id: bytes, start_unix_ns: int, end_unix_ns: int, rest: bytes
-) -> bytes:
-    """One span as a repeated field of ScopeSpans; `rest` holds its already encoded other fields."""
+def span_identity(trace_id: bytes, parent_span_id: bytes) -> bytes:
+    """The fields that the children of one span share."""
     if parent_span_id:
-        body = b"\x0a\x10%b\x12\x08%b\x22\x08%b%b%b" % (
-            trace_id, span_id, parent_span_id, _times(0x39, start_unix_ns, 0x41, end_unix_ns), rest,
-        )  # fmt: skip
-    else:
-        body = b"\x0a\x10%b\x12\x08%b%b%b" % (trace_id, span_id, _times(0x39, start_unix_ns, 0x41, end_unix_ns), rest)
-    return block(0x12, body)
+        return b"\x0a\x10%b\x22\x08%b" % (trace_id, parent_span_id)
+    return b"\x0a\x10" + trace_id
+
+
+def encode_span_fields(identity: bytes, span_id: bytes, start_unix_ns: int, end_unix_ns: int, rest: bytes) -> bytes:
+    """One span as a repeated field of ScopeSpans; `identity` and `rest` are its already encoded other fields."""
+    size = len(identity) + len(rest) + _ID_AND_TIMES
+    return b"\x12%b%b\x12\x08%b%b%b" % (
+        _LENGTHS[size] if size < 16384 else varint(size),
+        identity, span_id, _times(0x39, start_unix_ns, 0x41, end_unix_ns), rest,
+    )  # fmt: skip
 
 
 def encode_status(code: int, message: str) -> bytes:
@@ -240,7 +307,7 @@ def encode_event(time_unix_ns: int, name: str, attributes: Attributes) -> bytes:
 
 def encode_span(span: SpanData) -> bytes:
     """One span as a repeated field of ScopeSpans."""
-    rest = span_head(span.name, span.kind) + encode_attributes(span.attributes)
+    rest = span_head(span.name, span.kind) + span_attributes(span.attributes)
     if span.status_code:
         rest += encode_status(span.status_code, span.status_message)
     if span.trace_state:
@@ -249,9 +316,8 @@ def encode_span(span: SpanData) -> bytes:
         rest += encode_link(*link)
     for event in span.events:
         rest += encode_event(*event)
-    return encode_span_fields(
-        span.trace_id, span.span_id, span.parent_span_id, span.start_unix_ns, span.end_unix_ns, rest
-    )
+    identity = span_identity(span.trace_id, span.parent_span_id)
+    return encode_span_fields(identity, span.span_id, span.start_unix_ns, span.end_unix_ns, rest)
 
 
 def encode_resource(resource: Attributes) -> bytes:

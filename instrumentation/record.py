@@ -49,31 +49,21 @@ class Remote:
 
 
 class Record:
-    """One request as seen by this process. Times are marks of `clock.now_ns`."""
+    """One request as seen by this process. Times are marks of `clock.now_ns`; defaults stand on the class."""
 
-    __slots__ = (
-        "__weakref__",
-        "answer_ns",
-        "attributes",
-        "end_ns",
-        "error",
-        "first_ns",
-        "folded",
-        "kind",
-        "name",
-        "outcome",
-        "parent_span_id",
-        "sampled",
-        "span_id",
-        "stages",
-        "start_ns",
-        "streaming",
-        "tail",
-        "times",
-        "trace_id",
-        "trace_state",
-        "weight",
-    )  # fmt: skip
+    parent_span_id = b""
+    trace_state = ""
+    sampled = True
+    weight = 1
+    end_ns = 0
+    outcome: Outcome = "ok"
+    error = ""
+    folded: TokenTimes | None = None
+    first_ns = 0
+    answer_ns = 0
+    streaming: bool | None = None
+    # The last few bodies of a stream: the background thread reads the usage from them and drops them.
+    tail: Any = None
 
     def __init__(
         self,
@@ -87,34 +77,22 @@ class Record:
         self.name = name
         self.kind = kind
         self.span_id = ids.span_id()
-        self.weight = 1
         if parent is None:
             self.trace_id = ids.trace_id()
-            self.parent_span_id = b""
-            self.trace_state = ""
-            self.sampled = True
             if sample != 1:
                 self.sampled = chosen(self.trace_id, sample)
                 self.weight = sample
         else:
             self.trace_id = parent.trace_id
             self.parent_span_id = parent.span_id
-            self.trace_state = parent.trace_state
             self.sampled = parent.sampled
-            if self.trace_state:
-                self.weight = weight_of(self.trace_state)
-        self.end_ns = 0
-        self.outcome: Outcome = "ok"
-        self.error = ""
+            state = parent.trace_state
+            if state:
+                self.trace_state = state
+                self.weight = weight_of(state)
         self.attributes: dict[str, Any] = {}
         self.stages: list[Stage] = []
         self.times: list[int] = []
-        self.folded: TokenTimes | None = None
-        self.first_ns = 0
-        self.answer_ns = 0
-        self.streaming: bool | None = None
-        # The last few bodies of a stream: the background thread reads the usage from them and drops them.
-        self.tail: Any = None
 
     @property
     def record(self) -> Record:
@@ -153,6 +131,14 @@ class Record:
         else:
             self.times.append(at_ns or clock.now_ns())
 
+    def token_marks(self) -> tuple[Callable[[int], None], Callable[[], int]]:
+        """For loops that count nanoseconds: `append, now = record.token_marks()`, then `append(now())` at each chunk.
+
+        Call it at the first chunk, whose mark it makes itself.
+        """
+        self.token()
+        return self.times.append, clock.now_ns
+
     def begin_tokens(self, first_ns: int) -> None:
         """The first token; the marks of later ones are appended to `times`."""
         self.first_ns = first_ns
@@ -183,21 +169,24 @@ class Record:
 
 
 class Stage:
-    """A named part of a request; a context manager for plain and async code alike, never to be entered twice."""
+    """A named part of a request; a context manager for plain and async code alike, never to be entered twice.
 
-    __slots__ = ("_id", "_token", "attributes", "end_ns", "error", "lone_ids", "name", "parent", "start_ns")
+    Its fields have their defaults on the class, since most are never set.
+    """
+
+    parent: Scope | None = None
+    start_ns = 0
+    end_ns = 0
+    error = ""
+    # Its span id, once somebody has asked for it.
+    own_id = b""
+    # Trace id of a stage that has no request and no caller, made when first asked for.
+    lone_id = b""
+    _token: Any = None
 
     def __init__(self, name: str, attributes: dict[str, Any] | None = None) -> None:
         self.name = name
         self.attributes = attributes
-        self.parent: Scope | None = None
-        self.start_ns = 0
-        self.end_ns = 0
-        self.error = ""
-        self._id = b""
-        self._token: Any = None
-        # Trace id of a stage that has no request and no caller, made when first asked for.
-        self.lone_ids = b""
 
     @property
     def record(self) -> Record | None:
@@ -207,13 +196,13 @@ class Stage:
     def trace_id(self) -> bytes:
         if self.parent is not None:
             return self.parent.trace_id
-        self.lone_ids = self.lone_ids or ids.trace_id()
-        return self.lone_ids
+        self.lone_id = self.lone_id or ids.trace_id()
+        return self.lone_id
 
     @property
     def span_id(self) -> bytes:
-        self._id = self._id or ids.span_id()
-        return self._id
+        self.own_id = self.own_id or ids.span_id()
+        return self.own_id
 
     @property
     def sampled(self) -> bool:
@@ -246,10 +235,10 @@ class Stage:
         except ValueError:
             # Ended in another context (a generator closed by another task): the first one's value is skipped by `live`.
             pass
-        self._token = None
         if kind is not None and kind is not GeneratorExit:
             self.error = kind.__name__
-        record = self.record
+        parent = self.parent
+        record = parent if type(parent) is Record else self.record
         if record is None:
             if self.sampled:
                 submit(self)

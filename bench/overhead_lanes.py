@@ -1,0 +1,157 @@
+"""One lane of bench/overhead.py, run in a process of its own: one request = 9 spans with 3 attributes and 200 chunks.
+
+    python overhead_lanes.py LANE PORT REQUESTS PAUSE_US
+
+Prints one JSON object: CPU microseconds a request with all background threads, until everything is sent; the in-line
+median and P99; milliseconds to import. Every lane computes the first token and the distribution of the gaps.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from operator import sub
+from typing import Any
+
+NAMES = ("auth", "tokenize", "queue", "batch_wait", "prefill", "decode", "detokenize", "postprocess")
+CHUNKS = 200
+
+
+def statistics_of(times: list[int], start: int) -> dict[str, Any]:
+    """What a user of a plain tracer would keep of 200 token times."""
+    gaps = sorted(map(sub, times[1:], times))
+    return {
+        "ttft_ns": times[0] - start,
+        "gap_p50_ns": gaps[len(gaps) // 2],
+        "gap_p99_ns": gaps[len(gaps) * 99 // 100],
+        "gap_max_ns": gaps[-1],
+    }
+
+
+def floor(port: int) -> tuple[Callable[[], None], Callable[[], None]]:
+    """No tracer: clock reads into a list and the statistics."""
+    clock = time.perf_counter_ns
+
+    def one() -> None:
+        start = clock()
+        times: list[int] = []
+        append = times.append
+        for _ in NAMES:
+            clock()
+            clock()
+        for _ in range(CHUNKS):
+            append(clock())
+        statistics_of(times, start)
+
+    return one, lambda: None
+
+
+def tailtrace(port: int) -> tuple[Callable[[], None], Callable[[], None]]:
+    from tailtrace.instrumentation import flush, instrument, request, stage
+
+    instrument("bench", endpoint=f"http://127.0.0.1:{port}")
+
+    def one() -> None:
+        with request("chat", model="m-7b", tenant="a") as record:
+            for name in NAMES:
+                with stage(name, model="m-7b", tokens=512):
+                    pass
+            append, now = record.token_marks()
+            for _ in range(CHUNKS - 1):
+                append(now())
+
+    return one, lambda: flush(30) and None
+
+
+def otel_http(port: int) -> tuple[Callable[[], None], Callable[[], None]]:
+    from opentelemetry import trace
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    provider = TracerProvider()
+    exporter = OTLPSpanExporter(endpoint=f"http://127.0.0.1:{port}/v1/traces")
+    # A queue that holds all of them: dropped spans would cost nothing.
+    provider.add_span_processor(BatchSpanProcessor(exporter, max_queue_size=1 << 20))
+    trace.set_tracer_provider(provider)
+    tracer = trace.get_tracer("bench")
+    clock = time.perf_counter_ns
+
+    def one() -> None:
+        start = clock()
+        with tracer.start_as_current_span("chat", attributes={"model": "m-7b", "tenant": "a"}) as span:
+            for name in NAMES:
+                attributes = {"stage": name, "model": "m-7b", "tokens": 512}
+                with tracer.start_as_current_span(name, attributes=attributes):
+                    pass
+            times: list[int] = []
+            append = times.append
+            for _ in range(CHUNKS):
+                append(clock())
+            span.set_attributes(statistics_of(times, start))
+
+    return one, lambda: provider.force_flush(60_000) and None
+
+
+def ddtrace(port: int) -> tuple[Callable[[], None], Callable[[], None]]:
+    import os
+
+    os.environ["DD_TRACE_AGENT_URL"] = f"http://127.0.0.1:{port}"
+    os.environ["DD_INSTRUMENTATION_TELEMETRY_ENABLED"] = "false"
+    os.environ["DD_REMOTE_CONFIGURATION_ENABLED"] = "false"
+    from ddtrace.trace import tracer
+
+    clock = time.perf_counter_ns
+
+    def one() -> None:
+        start = clock()
+        with tracer.trace("chat", service="bench") as span:
+            span.set_tag("model", "m-7b")
+            span.set_tag("tenant", "a")
+            for name in NAMES:
+                with tracer.trace(name) as child:
+                    child.set_tag("stage", name)
+                    child.set_tag("model", "m-7b")
+                    child.set_tag("tokens", 512)
+            times: list[int] = []
+            append = times.append
+            for _ in range(CHUNKS):
+                append(clock())
+            for key, value in statistics_of(times, start).items():
+                span.set_tag(key, value)
+
+    return one, tracer.flush
+
+
+def main() -> None:
+    lane, port, requests, pause_us = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+    started = time.perf_counter()
+    one, flush = {"floor": floor, "tailtrace": tailtrace, "otel_http": otel_http, "ddtrace": ddtrace}[lane](port)
+    import_ms = (time.perf_counter() - started) * 1000
+    for _ in range(200):
+        one()
+    flush()
+    inline: list[int] = []
+    cpu = time.process_time_ns()
+    for _ in range(requests):
+        begin = time.perf_counter_ns()
+        one()
+        inline.append(time.perf_counter_ns() - begin)
+        if pause_us:
+            time.sleep(pause_us / 1e6)
+    flush()
+    cpu = time.process_time_ns() - cpu
+    inline.sort()
+    result = {
+        "cpu_us": cpu / requests / 1000,
+        "inline_us": inline[requests // 2] / 1000,
+        "inline_p99_us": inline[requests * 99 // 100] / 1000,
+        "import_ms": import_ms,
+    }
+    print(json.dumps(result), flush=True)
+
+
+if __name__ == "__main__":
+    main()
