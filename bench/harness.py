@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import multiprocessing
 import os
 import platform
 import shutil
@@ -17,12 +18,16 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 import psutil
 
 Figure = float | int | None
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def arguments(description: str) -> argparse.ArgumentParser:
@@ -87,6 +92,12 @@ def quantile(values: Sequence[float], q: float) -> float:
     """Nearest rank, ceil(q * n), as everywhere in this project."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(q * len(ordered) - 1e-9) - 1)]
+
+
+def in_own_process(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Runs `work` in a fresh process and gives its result: the embedded engine is one a process and stays until its end."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(work, *args, **kwargs).result()
 
 
 def tree(pid: int) -> list[psutil.Process]:

@@ -10,7 +10,6 @@ table included.
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import statistics
 import time
@@ -19,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-from harness import Figure, PeakMemory, arguments, cpu_seconds, quantile, report, wait_until, workspace
+from harness import Figure, PeakMemory, arguments, cpu_seconds, in_own_process, quantile, report, wait_until, workspace
 from load import LoadResult, send
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from payload import BodyFactory
@@ -112,8 +111,8 @@ def load_product(product: Product, bodies: BodyFactory, seconds: float, *, jobs:
         return Run(spans, stored_s, judged_s, cpu_seconds(product.pid) - used, memory.mib, queryable, lag, result)
 
 
-def stored_bytes(data: Path, answer: multiprocessing.Queue[float]) -> None:
-    """Bytes a span on disk after merges (in a process of its own: one engine a process)."""
+def bytes_per_span(data: Path) -> float:
+    """Bytes a span on disk after merges. Opens the store: call it `in_own_process`."""
     from tailtrace.ingest.settings import ServerSettings
     from tailtrace.ingest.store import open_store
 
@@ -126,18 +125,8 @@ def stored_bytes(data: Path, answer: multiprocessing.Queue[float]) -> None:
         "WHERE active AND database = currentDatabase() AND table IN {tables:Array(String)}",
         {"tables": list(tables)},
     )[0]
-    answer.put(size["bytes"] / size["spans"])
     store.close()
-
-
-def bytes_per_span(data: Path) -> float:
-    context = multiprocessing.get_context("spawn")
-    answer: multiprocessing.Queue[float] = context.Queue()
-    process = context.Process(target=stored_bytes, args=(data, answer))
-    process.start()
-    value = answer.get(timeout=900)
-    process.join()
-    return value
+    return float(size["bytes"] / size["spans"])
 
 
 def show(name: str, run: Run) -> None:
@@ -192,7 +181,7 @@ def main() -> None:
         figures["queryable_s_load"] = max(quantile(run.queryable_s, 0.95) for run in (store, jobs))
         figures["queryable_s_idle"] = statistics.median(idle)
         figures["lag_s_jobs"] = max(jobs.lag_s)
-        figures["bytes_per_span"] = bytes_per_span(work / "ingest-jobs")
+        figures["bytes_per_span"] = in_own_process(bytes_per_span, work / "ingest-jobs")
 
         if options.peers and not options.quick:
             for peer in (MLFLOW, PHOENIX):

@@ -7,14 +7,13 @@ starts.
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 import statistics
 import time
 from pathlib import Path
 
 import httpx
-from harness import Figure, arguments, cpu_seconds, quantile, report, workspace
+from harness import Figure, arguments, cpu_seconds, in_own_process, quantile, report, workspace
 from product import Product, running
 
 SPANS_PER_TRACE = 10
@@ -49,8 +48,8 @@ def trace_id_sql() -> str:
     return "SELECT lower(hex(sipHash128({t:UInt64}, {seed:UInt64}))) AS id"
 
 
-def fill(data: Path, spans: int, seed: int, sample: list[int], ids: multiprocessing.Queue[list[str]]) -> None:
-    """Fills the store (in a process of its own: one engine a process) and gives the ids of the sampled traces."""
+def fill(data: Path, spans: int, seed: int, sample: list[int]) -> list[str]:
+    """Fills the store and gives the ids of the sampled traces. Opens the store: call it `in_own_process`."""
     from tailtrace.ingest.settings import ServerSettings
     from tailtrace.ingest.store import open_store
 
@@ -64,8 +63,9 @@ def fill(data: Path, spans: int, seed: int, sample: list[int], ids: multiprocess
     for first, count, oldest_ns, newest_ns in pieces:
         window = {"from_ns": end_ns - oldest_ns, "to_ns": end_ns - newest_ns}
         store.command(FILL, {"first": first, "count": count, "seed": seed, **window})
-    ids.put([store.query(trace_id_sql(), {"t": t, "seed": seed})[0]["id"] for t in sample])
+    ids = [store.query(trace_id_sql(), {"t": t, "seed": seed})[0]["id"] for t in sample]
     store.close()
+    return ids
 
 
 def wait_quiet(product: Product, timeout_s: float) -> None:
@@ -91,13 +91,8 @@ def main() -> None:
     figures: dict[str, Figure] = {"trace_ms_1e7": None}
     with workspace(options.work) as work:
         data = work / "lookup"
-        context = multiprocessing.get_context("spawn")
-        queue: multiprocessing.Queue[list[str]] = context.Queue()
         started = time.monotonic()
-        filler = context.Process(target=fill, args=(data, spans, options.seed, sample, queue))
-        filler.start()
-        ids = queue.get(timeout=1200)
-        filler.join()
+        ids = in_own_process(fill, data, spans, options.seed, sample)
         print(f"{spans:,} spans made in {time.monotonic() - started:.0f} s")
         with running(data) as product, httpx.Client(timeout=60) as client:
             wait_quiet(product, 15 if options.quick else 600)
