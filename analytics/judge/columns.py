@@ -45,8 +45,10 @@ def repeated(text: str, count: int) -> pa.Array:
 
 
 def coded(codes: Any, texts: pa.Array) -> pa.Array:
-    """Texts by code, dictionary-encoded."""
-    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), texts)
+    """Texts by code, dictionary-encoded. Equal texts of several codes share one: the store refuses a repeated entry."""
+    distinct = texts.dictionary_encode()
+    indices = distinct.indices.to_numpy(zero_copy_only=False).astype(np.int32)
+    return pa.DictionaryArray.from_arrays(pa.array(indices[codes]), distinct.dictionary)
 
 
 def first_text(*columns: pa.Array) -> pa.Array:

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from tailtrace.analytics.judge.batch import Resources
+from tailtrace.analytics.judge.columns import coded
 
 # Column of `requests` and the resource attribute that it holds.
 TEXTS: Final = {
@@ -39,9 +40,7 @@ class Processes:
 
     def of_entry(self, key: str) -> pa.Array:
         """The attribute of the entry's process, dictionary-encoded, empty where absent."""
-        return pa.DictionaryArray.from_arrays(
-            pa.array(self._entry.astype(np.int32)), pa.array([r.get(key, "") for r in self._known], pa.string())
-        )
+        return coded(self._entry, pa.array([r.get(key, "") for r in self._known], pa.string()))
 
     def is_true(self, key: str) -> Any:
         """Whether the attribute of the entry's or the executor's process is "true"."""
@@ -52,7 +51,7 @@ class Processes:
         """The attribute of the executor, else of the entry, dictionary-encoded."""
         texts = [r.get(key, "") for r in self._known]
         chosen = np.where(np.array([bool(t) for t in texts], np.bool_)[self._executor], self._executor, self._entry)
-        return pa.DictionaryArray.from_arrays(pa.array(chosen.astype(np.int32)), pa.array(texts, pa.string()))
+        return coded(chosen, pa.array(texts, pa.string()))
 
     def number(self, key: str, limit: int) -> Any:
         """As `text`, a whole number up to `limit`; 0 where absent or anything else."""
