@@ -95,7 +95,7 @@ def quantile(values: Sequence[float], q: float) -> float:
 
 
 def in_own_process(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Runs `work` in a fresh process and gives its result: the embedded engine is one a process and stays until its end."""
+    """The result of `work` run in a fresh process: the embedded engine is one a process and stays until its end."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(work, *args, **kwargs).result()
 
