@@ -29,6 +29,8 @@ class Faults:
         for fault in scenario.faults:
             effect = EFFECTS[fault.code]
             start, end = fault.window_ns(length_ns)
+            if start >= end:  # over before this run begins
+                continue
             for knob, full in effect.knobs.items():
                 value = 1.0 + fault.strength * (full - 1.0) if knob in SCALING else fault.strength * full
                 if knob in SCALING:

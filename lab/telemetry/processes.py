@@ -14,6 +14,8 @@ from tailtrace.version import VERSION
 
 Resource = Mapping[str, Any]
 
+_EVER = -(1 << 62)  # before every deploy, also those from before the run
+
 
 class Processes:
     """`gateway()` and `engine(service, replica, at)` give the resource attributes of the process that lived then."""
@@ -43,7 +45,7 @@ class Processes:
         host = f"{service.name}-{replica}"
         host_id = self._uuid()
         gpus = ",".join(f"GPU-{self._uuid()}" for _ in range(service.tp))
-        starts = [(0, service.version)]
+        starts = [(_EVER, service.version)]
         starts += [
             (deploy.at_ns(length_ns), deploy.version) for deploy in scenario.deploys if deploy.service == service.name
         ]

@@ -190,6 +190,13 @@ def test_a_deploy_changes_version_and_instance() -> None:
     assert not by_version["1.4.2"] & by_version["1.5.0"]
 
 
+def test_a_shorter_run_begins_after_what_happened_before_it() -> None:
+    """The last half hour of the demo: the deploy is done, the crash of eleven hours ago is not seen."""
+    spans = Spans("demo", hours=0.5, seed=2)
+    assert {r["service.version"] for r, _, _, _ in spans.all if r["service.name"] == "llm-chat"} == {"1.5.0"}
+    assert not [span for _, _, span, _ in spans.all if span.name == "startup"]
+
+
 def test_a_start_up_is_a_trace_of_its_phases() -> None:
     spans = Spans("cold_start", hours=1.0)
     (entry,) = [span for _, _, span, _ in spans.all if span.name == "startup"]
