@@ -47,7 +47,7 @@ def current_store() -> Store:
             if not settings.clickhouse_url:
                 raise ConfigError(
                     "a worker of its own needs a ClickHouse server: set TAILTRACE_CLICKHOUSE_URL "
-                    "(the embedded database belongs to the process that `tailtrace up` starts, which runs its own worker)"
+                    "(the embedded database belongs to the process that `tailtrace up` starts, with a worker inside)"
                 )
             _store = open_store(settings)
         return _store
@@ -67,7 +67,6 @@ def create_app(broker_url: str) -> Celery:
         worker_redirect_stdouts=False,
         worker_hijack_root_logger=False,
         worker_prefetch_multiplier=1,
-        worker_pool="threads",
         worker_enable_remote_control=False,
         worker_send_task_events=False,
         broker_connection_retry_on_startup=True,

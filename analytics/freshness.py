@@ -9,7 +9,8 @@ from tailtrace.ingest.store import Store
 
 FLOOR_NS: Final = 5_000_000_000
 _DELAY: Final = """
-SELECT count() AS n, toInt64(quantileExact(0.99)(toUnixTimestamp64Nano(toDateTime64(ReceivedAt, 9, 'UTC')) - toUnixTimestamp64Nano(End))) AS delay
+SELECT count() AS n, toInt64(quantileExact(0.99)(
+  toUnixTimestamp64Nano(toDateTime64(ReceivedAt, 9, 'UTC')) - toUnixTimestamp64Nano(End))) AS delay
 FROM requests
 WHERE toStartOfMinute(End) >= fromUnixTimestamp64Nano({since:Int64}, 'UTC') AND Service = {service:String} AND Sign = 1
 """

@@ -136,7 +136,8 @@ def _compose(
 @kernel
 def attribute(entries: Any, ttfts: Any, spans: Spans, forest: Forest) -> Attribution:
     """Attribution of `entries` (span indexes); `ttfts` are ns from their start, at most the duration, or -1."""
-    return _attribute(entries, ttfts, spans, forest, np.empty(0, np.int64))[0]
+    found: Attribution = _attribute(entries, ttfts, spans, forest, np.empty(0, np.int64))[0]
+    return found
 
 
 @kernel
@@ -203,7 +204,6 @@ def _attribute(entries: Any, ttfts: Any, spans: Spans, forest: Forest, want: Any
         has_derived = spans.first_derived[entry + 1] > spans.first_derived[entry]
         at = forest.place[entry]
         stop = at + forest.size[entry]
-        layer_from = at + 1
         if spans.calls[entry] >= 0:
             call[e] = entry
             calls[e] = 1
@@ -304,7 +304,7 @@ def _attribute(entries: Any, ttfts: Any, spans: Spans, forest: Forest, want: Any
         head = filled
         for k in range(count):
             span, stage, ns = o_span[k], o_stage[k], o_end[k] - o_start[k]
-            if executor[e] < 0 and (stage == _PREFILL or stage == _FORWARD):
+            if executor[e] < 0 and stage in (_PREFILL, _FORWARD):
                 executor[e] = span
             if o_derived[k]:
                 derived_bits[e] |= np.uint16(1 << RANK[stage])

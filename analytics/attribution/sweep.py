@@ -1,7 +1,7 @@
 """The backward sweep: which span held its parent back at each instant of a request.
 
-From the end backwards, the blocking child that ends last before the cursor has the time down to its start; what no child
-has is the span's own. A child counts only inside its parent. Iterative, so that a chain of any depth is fine, and
+From the end backwards, the blocking child that ends last before the cursor has the time down to its start; what no
+child has is the span's own. A child counts only inside its parent. Iterative, so that a chain of any depth is fine, and
 n log n: each span enters its parent's heap once.
 """
 

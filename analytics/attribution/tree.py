@@ -56,7 +56,7 @@ class Forest(NamedTuple):
 
 @kernel
 def _deduplicate(ids: Any, starts: Any, ends: Any, ties: Any, lo: int, by_id: Any, kept: Any) -> int:
-    """Marks the kept span of each id and packs `by_id`; of several the earliest, longest, then of smallest tie stays."""
+    """Marks the kept span of each id and packs `by_id`: the earliest, then longest, then that of the smallest tie."""
     n = len(by_id)
     count = 0
     i = 0

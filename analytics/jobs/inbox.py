@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tailtrace.ingest.store import Store
 
-# An insert shows its rows only when it is done; none takes longer than this, so later blocks hold no older receive times.
+# An insert shows its rows only when it is done. None takes longer than this: later blocks hold no older receive times.
 IN_FLIGHT_MS: Final = 120_000
 MAX_TRACES_A_READ: Final = 5_000
 ARROW: Final[Mapping[str, Any]] = {"output_format_arrow_low_cardinality_as_dictionary": 1}
@@ -19,7 +19,8 @@ ARROW: Final[Mapping[str, Any]] = {"output_format_arrow_low_cardinality_as_dicti
 _BLOCKS: Final = """
 SELECT _block_number AS block, count() AS n, toUnixTimestamp64Milli(min(Received)) AS first
 FROM span_inbox
-WHERE Received >= fromUnixTimestamp64Milli({since:Int64}, 'UTC') AND _block_number > {cursor:UInt64} AND Shard IN {shards:Array(UInt8)}
+WHERE Received >= fromUnixTimestamp64Milli({since:Int64}, 'UTC') 
+  AND _block_number > {cursor:UInt64} AND Shard IN {shards:Array(UInt8)}
 GROUP BY block ORDER BY block
 """
 
@@ -52,7 +53,8 @@ SELECT toFixedString(substring(unhex(t.TraceId), 1, 16), 16) AS TraceId,
   toUnixTimestamp64Milli(t.ReceivedAt) AS ReceivedMs, toInt64(0) AS Block
 FROM otel_traces AS t
 WHERE t.TraceId IN {traces:Array(String)}
-  AND t.Timestamp >= fromUnixTimestamp64Nano({start:Int64}, 'UTC') AND t.Timestamp <= fromUnixTimestamp64Nano({end:Int64}, 'UTC')
+  AND t.Timestamp >= fromUnixTimestamp64Nano({start:Int64}, 'UTC')
+  AND t.Timestamp <= fromUnixTimestamp64Nano({end:Int64}, 'UTC')
 ORDER BY t.TraceId, t.Timestamp
 LIMIT {limit:UInt32} BY t.TraceId
 """

@@ -24,7 +24,8 @@ SELECT Shard, argMax(toUnixTimestamp64Milli(ReceivedUpTo), UpdatedAt) AS upto, a
 FROM watermarks WHERE Job = {job:String} GROUP BY Shard
 """
 _CLAIM: Final = """
-SELECT argMin(Note, UpdatedAt) AS note, count() AS n FROM watermarks WHERE Job = {job:String} AND Note LIKE {pattern:String}
+SELECT argMin(Note, UpdatedAt) AS note, count() AS n FROM watermarks
+WHERE Job = {job:String} AND Note LIKE {pattern:String}
 """
 
 
@@ -116,6 +117,6 @@ def advance(store: Store, shards: Sequence[int], after: Progress) -> None:
     store.insert_arrow("watermarks", table, token=f"{JOB}.state/{group_name(shards)}/{after.round}/{after.upto_ms}")
 
 
-def states(store: Store) -> list[Mapping[str, Any]]:
+def states(store: Store) -> Sequence[Mapping[str, Any]]:
     """Per shard how far it is judged (`upto`, ms) and its state as text (`note`)."""
     return store.query(_STATES, {"job": JOB}, role="jobs")

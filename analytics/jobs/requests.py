@@ -25,6 +25,8 @@ from tailtrace.ingest.store import Store
 
 ROUND_SPANS: Final = 400_000
 IDLE_MS: Final = 5_000
+INSERT_ROWS: Final = 50_000
+INSERT_DAYS: Final = 90
 _NOW: Final = "SELECT toUnixTimestamp64Milli(now64(3)) AS now"
 # Clocks of hosts differ; a trace that began this much later than all that is remembered is surely new.
 _CLOCK_SLACK_MS: Final = 60_000
@@ -146,8 +148,8 @@ class _Worker:
             judged += self._reread(store, some)
         new = pa.concat_tables(judged, promote_options="permissive") if judged else NO_ROWS
         written = rewritten(old, new, claim.round)
-        for part, (rows, token) in enumerate(_by_days(written)):
-            store.insert_arrow("requests", rows, token=f"{progress.JOB}/{name}/{claim.round}/{part}{token}")
+        for part, rows in enumerate(_inserts(written)):
+            store.insert_arrow("requests", rows, token=f"{progress.JOB}/{name}/{claim.round}/{part}")
         return JobReport(plain.num_rows, int(decision.judge.sum()), written.num_rows, len(reread))
 
     def _judged(self, store: Store, table: pa.Table) -> list[pa.Table]:
@@ -245,13 +247,25 @@ def _after(state: Progress, claim: Claim, arrived: Arrived, traces: Any, decisio
     return Progress(claim.round, low, claim.to, claim.now_ms, since, upto, forced)
 
 
-def _by_days(rows: pa.Table, limit: int = 90) -> list[tuple[pa.Table, str]]:
-    """The rows in parts of at most `limit` days each: the engine refuses an insert into more than 100 partitions."""
+def _inserts(rows: pa.Table) -> list[pa.Table]:
+    """The rows in as many inserts as memory and the engine's limit of 100 partitions each ask for, one as a rule.
+
+    Several are cut from the rows in order, so that a round that is repeated cuts them alike. A row and its take-back
+    may then come a moment apart, but both come, or neither is passed by the watermark.
+    """
     if rows.num_rows == 0:
         return []
     day = rows["End"].cast(pa.int64()).combine_chunks().to_numpy() // 86_400_000_000_000
-    days = np.unique(day)
-    if len(days) <= limit:
-        return [(rows, "")]
-    parts = [days[start : start + limit] for start in range(0, len(days), limit)]
-    return [(rows.filter(pc.is_in(pa.array(day), pa.array(part))), f"-{part[0]}") for part in parts]
+    few_days = day.max() - day.min() < INSERT_DAYS or len(np.unique(day)) <= INSERT_DAYS
+    if rows.num_rows <= INSERT_ROWS and few_days:
+        return [rows]
+    order = rows.select(["TraceId", "SpanId", "Sign"]).append_column("Day", pa.array(day))
+    keys = [("Day", "ascending"), ("TraceId", "ascending"), ("SpanId", "ascending"), ("Sign", "ascending")]
+    at = pc.sort_indices(order, sort_keys=keys)
+    rows, day = rows.take(at), day[at.to_numpy()]
+    number = np.unique(day, return_inverse=True)[1] // INSERT_DAYS
+    starts = [0]
+    for k in range(1, len(day)):
+        if k - starts[-1] >= INSERT_ROWS or number[k] != number[starts[-1]]:
+            starts.append(k)
+    return [rows.slice(a, b - a) for a, b in zip(starts, [*starts[1:], len(day)], strict=True)]

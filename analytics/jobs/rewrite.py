@@ -26,7 +26,7 @@ _UNCHANGED_BESIDE: Final = (
     "Shard",
 )
 
-# Rows written before the round, whose copies do not cancel out. A row and what takes it back differ in Sign and Round alone.
+# Rows written before the round whose copies do not cancel out. A row and its take-back differ in Sign and Round alone.
 _STORED: Final = """
 SELECT * EXCEPT (Sign, Round, Shard) FROM requests
 WHERE toStartOfMinute(End) >= toStartOfMinute(fromUnixTimestamp64Nano({start:Int64}, 'UTC'))

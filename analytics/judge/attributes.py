@@ -80,7 +80,8 @@ class Attributes:
             rows, at = self._where(key)
             if len(rows):
                 out[rows] = _numbers(self._items.take(pa.array(at)))
-        return out[self._chosen]
+        chosen: Floats = out[self._chosen]
+        return chosen
 
     def count(self, *keys: str, limit: int = _MAX_INT) -> Int64s:
         """The first of `keys` that a span has, as an integer from 0 to `limit`; -1 where absent or anything else."""
@@ -89,7 +90,8 @@ class Attributes:
             rows, at = self._where(key)
             if len(rows):
                 out[rows] = _integers(self._items.take(pa.array(at)), limit)
-        return out[self._chosen]
+        chosen: Int64s = out[self._chosen]
+        return chosen
 
 
 def _numbers(texts: pa.Array) -> Floats:

@@ -1,0 +1,33 @@
+"""How complete the picture is said to be."""
+
+from __future__ import annotations
+
+from seeding import SECOND, T0, insert_requests, request
+
+from tailtrace.analytics.queries import freshness
+from tailtrace.ingest.store import Store
+
+
+def test_an_empty_store_claims_nothing(store: Store) -> None:
+    state = freshness(store)
+    assert (state.judged_up_to_unix_ns, state.newest_unix_ns, state.complete_until_unix_ns) == (None, None, None)
+    assert (state.services, state.losses, state.rejected, state.dropped, state.orphaned) == ([], [], 0, 0, 0)
+
+
+def test_newest_is_known_before_completeness_is(store: Store) -> None:
+    insert_requests(store, [request(n, duration_ns=SECOND) for n in range(10)])
+    state = freshness(store)
+    assert state.newest_unix_ns == str(T0 + 9 * SECOND)
+    assert state.complete_until_unix_ns is None
+    assert [(one.service, one.lag_p99_ns) for one in state.services] == [("api", SECOND)]
+
+
+def test_losses_are_added_up_by_kind(store: Store) -> None:
+    store.command(
+        "INSERT INTO losses (Time, Service, Signal, Kind, Reason, Count) VALUES "
+        "('2026-09-21 14:13:00', 'api', 'traces', 'rejected', 'bad_id', 3), "
+        "('2026-09-21 14:14:00', 'api', 'traces', 'rejected', 'bad_time', 4), "
+        "('2026-09-21 14:14:00', 'api', 'traces', 'orphaned', '', 2)"
+    )
+    state = freshness(store)
+    assert (state.rejected, state.dropped, state.orphaned) == (7, 0, 2)

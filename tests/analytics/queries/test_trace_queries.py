@@ -1,0 +1,172 @@
+"""One trace: head, detail, waterfall, span."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from seeding import SECOND, T0, insert_traces, judge_traces
+
+from tailtrace.analytics.queries import get_request, get_span, to_json, waterfall
+from tailtrace.analytics.queries.trace_spans import span_rows
+from tailtrace.analytics.queries.waterfall import keep
+from tailtrace.errors import NotFound, Rejected
+from tailtrace.ingest.store import Store
+from tailtrace.instrumentation.otlp import SpanData, encode_traces
+
+MS = 1_000_000
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+
+
+def span(number: int, parent: int, name: str, start_ms: float, end_ms: float, **attributes: Any) -> SpanData:
+    return SpanData(
+        trace_id=bytes.fromhex(TRACE),
+        span_id=number.to_bytes(8, "big"),
+        parent_span_id=parent.to_bytes(8, "big") if parent else b"",
+        name=name,
+        kind=attributes.pop("kind", 1),
+        start_unix_ns=T0 + round(start_ms * MS),
+        end_unix_ns=T0 + round(end_ms * MS),
+        attributes={key.replace("__", "."): value for key, value in attributes.items()},
+    )
+
+
+@pytest.fixture
+def traced(store: Store, tmp_path: Path) -> Store:
+    """gateway 100 ms = 10 auth + 80 in the engine (20 queue, 60 decode) + 10 unexplained."""
+    gateway = [
+        span(1, 0, "POST /v1/chat", 0, 100, kind=2, tailtrace__request=True, tailtrace__route="/v1/chat"),
+        span(2, 1, "auth", 0, 10, tailtrace__stage="auth"),
+        span(3, 1, "call", 10, 90, kind=3),
+    ]
+    engine = [
+        span(4, 3, "llm <script>alert(1)</script>", 10, 90, kind=2, tailtrace__request=True),
+        span(5, 4, "queue", 10, 30, tailtrace__stage="queue"),
+        span(6, 4, "decode", 30, 90, tailtrace__stage="decode"),
+    ]
+    bodies = [encode_traces({"service.name": "gateway"}, gateway), encode_traces({"service.name": "llm"}, engine)]
+    insert_traces(store, tmp_path, bodies, "trace-queries")
+    return store
+
+
+def test_a_trace_that_is_not_judged_yet_is_judged_now(traced: Store) -> None:
+    detail = get_request(traced, TRACE.upper())
+    assert not detail.stored
+    assert [(one.service, one.is_root) for one in detail.requests] == [("gateway", True), ("llm", False)]
+    assert [(line.stage, line.duration_ns) for line in detail.stage_table] == [
+        ("auth", 10 * MS), ("queue", 20 * MS), ("decode", 60 * MS), ("unexplained", 10 * MS),
+    ]  # fmt: skip
+
+
+def test_stored_rows_and_judging_now_say_the_same(traced: Store) -> None:
+    before = get_request(traced, TRACE)
+    judge_traces(traced, [TRACE])
+    after = get_request(traced, TRACE)
+    assert after.stored
+    assert after.requests == before.requests
+    assert after.stage_table == before.stage_table
+
+
+def test_the_critical_path_covers_the_request(traced: Store) -> None:
+    path = get_request(traced, TRACE).critical_path
+    assert [one.stage for one in path] == ["auth", "queue", "decode", "unexplained"]
+    assert sum(one.duration_ns for one in path) == 100 * MS
+    at = T0
+    for one in path:
+        assert int(one.start_unix_ns) == at
+        at += one.duration_ns
+
+
+def test_another_entry_can_be_first(traced: Store) -> None:
+    detail = get_request(traced, TRACE, span_id=f"{4:016x}")
+    assert detail.requests[0].service == "llm"
+    assert [(line.stage, line.duration_ns) for line in detail.stage_table] == [("queue", 20 * MS), ("decode", 60 * MS)]
+    assert [one.stage for one in detail.critical_path] == ["queue", "decode"]
+
+
+def test_shares_sum_to_one(traced: Store) -> None:
+    table = get_request(traced, TRACE).stage_table
+    assert sum(line.duration_ns for line in table) == 100 * MS
+    assert sum(line.share for line in table) == pytest.approx(1.0)
+
+
+def test_the_waterfall_has_the_same_spans_in_tree_order(traced: Store) -> None:
+    found = waterfall(traced, TRACE)
+    assert [found.words[name] for name in found.names] == [
+        "POST /v1/chat", "auth", "call", "llm <script>alert(1)</script>", "queue", "decode",
+    ]  # fmt: skip
+    assert found.depths == [0, 1, 1, 2, 3, 3]
+    assert found.sizes == [5, 0, 3, 2, 0, 0]
+    assert found.starts == [0, 0, 10 * MS, 10 * MS, 10 * MS, 30 * MS]
+    assert (found.total, found.shown, found.duration_ns) == (6, 6, 100 * MS)
+    assert [(row, found.words[stage], length) for row, stage, _, length, _ in found.path] == [
+        (1, "auth", 10 * MS), (4, "queue", 20 * MS), (5, "decode", 60 * MS), (0, "unexplained", 10 * MS),
+    ]  # fmt: skip
+
+
+def test_one_span_as_it_was_sent(traced: Store) -> None:
+    found = get_span(traced, TRACE, f"{5:016X}")
+    assert (found.name, found.service, found.stage, found.duration_ns) == ("queue", "llm", "queue", 20 * MS)
+    assert (found.start_unix_ns, found.end_unix_ns) == (str(T0 + 10 * MS), str(T0 + 30 * MS))
+    assert found.attributes == {"tailtrace.stage": "queue"}
+    assert found.resource == {"service.name": "llm"}
+
+
+def test_what_is_not_there(traced: Store) -> None:
+    with pytest.raises(NotFound, match="nothing is stored"):
+        get_request(traced, "f" * 32)
+    with pytest.raises(NotFound, match="no spans"):
+        waterfall(traced, "f" * 32)
+    with pytest.raises(NotFound, match="no span"):
+        get_span(traced, TRACE, "f" * 16)
+    for bad in ("", "xyz", TRACE[:-1], TRACE + "0"):
+        with pytest.raises(Rejected, match="32 hexadecimal"):
+            get_request(traced, bad)
+
+
+def rows_of(tree: dict[int, int], durations: dict[int, int] | None = None) -> list[Any]:
+    same = dict.fromkeys(("ServiceName", "SpanKind", "Stage", "StageName", "StatusCode"), "") | {"Simulated": False}
+    spans = [
+        {
+            **same,
+            "SpanId": str(number),
+            "ParentSpanId": str(parent) if parent else "",
+            "SpanName": f"n{number}",
+            "StartNs": T0 + number,
+            "Duration": (durations or {}).get(number, 1),
+        }
+        for number, parent in tree.items()
+    ]
+    return span_rows(spans)
+
+
+def test_orphans_and_cycles_are_kept_once() -> None:
+    rows = rows_of({1: 0, 2: 1, 3: 99, 4: 5, 5: 4})
+    assert [(row.span_id, row.depth, row.orphan) for row in rows] == [
+        ("1", 0, False), ("2", 1, False), ("3", 0, True), ("4", 0, False), ("5", 1, False),
+    ]  # fmt: skip
+    assert rows_of({7: 7})[0].span_id == "7"
+
+
+def test_a_chain_deeper_than_pythons_stack() -> None:
+    rows = rows_of({number: number - 1 for number in range(1, 5001)})
+    assert rows[-1].depth == 4999
+    assert rows[0].size == 4999
+
+
+def test_a_cap_keeps_parents_and_what_is_wanted() -> None:
+    tree = {1: 0} | dict.fromkeys(range(2, 102), 1) | {200: 2, 201: 200}
+    rows = rows_of(tree, {50: 10 * SECOND})
+    kept = keep(rows, {"201"}, 6)
+    ids = [row.span_id for row in kept]
+    assert ids[:4] == ["1", "2", "200", "201"]
+    assert "50" in ids
+    assert len(ids) == 6
+    assert keep(rows, set(), 10_000) == rows
+
+
+def test_json_has_no_surprises(traced: Store) -> None:
+    body = to_json(get_request(traced, TRACE))
+    assert b'"start_unix_ns":"' in body
+    assert b"NaN" not in body
