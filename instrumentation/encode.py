@@ -149,3 +149,11 @@ def encode_item(item: Any, anchor_ns: int) -> bytes:
     if type(item) is Stage:
         return encode_lone_stage(item, anchor_ns)
     return encode_span(item)
+
+
+def scope_of(item: Any) -> str:
+    """The scope that an item's spans are sent under."""
+    kind = type(item)
+    if kind is Record or kind is Stage:
+        return "tailtrace"
+    return getattr(item, "scope", "tailtrace")

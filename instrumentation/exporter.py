@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from tailtrace.instrumentation import clock
 from tailtrace.instrumentation.buffer import Buffer, Losses, weigh
-from tailtrace.instrumentation.encode import encode_item
+from tailtrace.instrumentation.encode import encode_item, scope_of
 from tailtrace.instrumentation.otlp import encode_resource, encode_scope, join_traces
 from tailtrace.instrumentation.record import streaming_now
 from tailtrace.instrumentation.settings import Settings
@@ -32,7 +32,6 @@ _FIRST_BACKOFF_S: Final = 0.5
 _MAX_BACKOFF_S: Final = 30.0
 # Longest that encoding holds the interpreter while a request may want it.
 _SLICE_S: Final = 0.0005
-_STEPS_SCOPE: Final = "tailtrace.steps"
 
 
 @dataclass(slots=True)
@@ -160,8 +159,7 @@ class Exporter:
             items = self._buffer.take(_BATCH_SPANS)
             if not items:
                 return
-            spans: list[bytes] = []
-            steps: list[bytes] = []
+            parts: dict[str, list[bytes]] = {}
             count = 0
             give_way_at = time.monotonic() + _SLICE_S
             for item in items:
@@ -174,14 +172,13 @@ class Exporter:
                         log.exception("tailtrace: a record could not be encoded")
                     continue
                 count += size
-                (steps if getattr(item, "is_step", False) else spans).append(encoded)
+                parts.setdefault(scope_of(item), []).append(encoded)
                 now = time.monotonic()
                 if now >= give_way_at:
                     # The interpreter is handed over every so often: a request never waits for a whole batch.
                     time.sleep(0)
                     give_way_at = time.monotonic() + _SLICE_S
-            scopes = {"tailtrace": b"".join(spans), _STEPS_SCOPE: b"".join(steps)}
-            scopes = {name: encoded for name, encoded in scopes.items() if encoded}
+            scopes = {name: b"".join(encoded) for name, encoded in parts.items()}
             if scopes:
                 self._keep(Batch(scopes, count, sum(map(len, scopes.values()))))
 

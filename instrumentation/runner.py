@@ -1,0 +1,145 @@
+"""`wrap_model_runner(r)`: the model's compute as stages, and steps for what runs batches.
+
+Objects with `generate` (transformers) give prefill and decode through a streamer of ours beside the user's; objects
+with `execute_model` or `forward`, and plain callables, give `forward` and a step a call.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from contextvars import ContextVar
+from functools import wraps
+from typing import Any
+
+from tailtrace.errors import ConfigError
+from tailtrace.instrumentation import clock
+from tailtrace.instrumentation.record import CURRENT, Scope, Stage, live
+from tailtrace.instrumentation.stage import deliver
+from tailtrace.instrumentation.steps import record_step
+
+# Inside generate, each token is one call of forward: those are not stages.
+_generating: ContextVar[bool] = ContextVar("tailtrace_generating", default=False)
+
+
+def wrap_model_runner(runner: Any) -> Any:
+    """Watch a model; use what is returned in its place (the same object, but for a plain function).
+
+    Raises ConfigError for an object that is not callable and has none of generate, execute_model and forward.
+    """
+    if getattr(runner, "__tailtrace__", False):
+        return runner
+    found = False
+    if callable(getattr(runner, "generate", None)):
+        runner.generate = _generate(runner.generate)
+        found = True
+    for name in ("execute_model", "forward"):
+        if callable(getattr(runner, name, None)):
+            setattr(runner, name, _forward(getattr(runner, name)))
+            found = True
+            break
+    if not found and callable(runner):
+        return _forward(runner)
+    if not found:
+        raise ConfigError(
+            "wrap_model_runner: expected a callable, or an object with generate, execute_model or forward; "
+            f"got {type(runner).__name__}"
+        )
+    runner.__tailtrace__ = True
+    return runner
+
+
+def _forward(function: Callable[..., Any]) -> Any:
+    if inspect.iscoroutinefunction(function):
+
+        @wraps(function)
+        async def watched_async(*args: Any, **kwargs: Any) -> Any:
+            start_ns = clock.now_ns()
+            with Stage("forward"):
+                result = await function(*args, **kwargs)
+            record_step(start_ns)
+            return result
+
+        watched_async.__tailtrace__ = True  # type: ignore[attr-defined]
+        return watched_async
+
+    @wraps(function)
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        start_ns = clock.now_ns()
+        if _generating.get() or live(CURRENT.get()) is None:
+            result = function(*args, **kwargs)
+        else:
+            with Stage("forward"):
+                result = function(*args, **kwargs)
+        record_step(start_ns)
+        return result
+
+    watched.__tailtrace__ = True  # type: ignore[attr-defined]
+    return watched
+
+
+def _generate(function: Callable[..., Any]) -> Any:
+    streams = "streamer" in _parameters(function)
+
+    @wraps(function)
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        scope = live(CURRENT.get())
+        marks = Marks(kwargs.get("streamer"))
+        # A streamer is refused where several beams are followed.
+        config = kwargs.get("generation_config")
+        beams = kwargs.get("num_beams") or getattr(config, "num_beams", None) or 1
+        if streams and beams == 1:
+            kwargs["streamer"] = marks
+        token = _generating.set(True)
+        start_ns = clock.now_ns()
+        error = ""
+        try:
+            return function(*args, **kwargs)
+        except BaseException as failure:
+            error = type(failure).__name__
+            raise
+        finally:
+            _generating.reset(token)
+            if scope is not None:
+                _deliver(scope, start_ns, marks, error)
+
+    return watched
+
+
+def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
+    try:
+        return tuple(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return ()
+
+
+class Marks:
+    """A streamer that marks tokens and hands everything on to the user's own."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self._prompt_seen = False
+        self.first_ns = 0
+        self.last_ns = 0
+
+    def put(self, value: Any) -> None:
+        if self._prompt_seen:
+            self.last_ns = clock.now_ns()
+            self.first_ns = self.first_ns or self.last_ns
+        self._prompt_seen = True
+        if self._inner is not None:
+            self._inner.put(value)
+
+    def end(self) -> None:
+        if self._inner is not None:
+            self._inner.end()
+
+
+def _deliver(scope: Scope, start_ns: int, marks: Marks, error: str) -> None:
+    parts = [("forward", start_ns, clock.now_ns())]
+    if marks.first_ns:
+        parts = [("prefill", start_ns, marks.first_ns), ("decode", marks.first_ns, marks.last_ns)]
+    for name, begin_ns, end_ns in parts:
+        stage = Stage(name)
+        stage.parent, stage.start_ns, stage.end_ns, stage.error = scope, begin_ns, end_ns, error
+        deliver(stage)
