@@ -28,7 +28,7 @@ class Progress:
         event = message["event"]
         if event == "history":
             mib = message["sent_bytes"] / 1024**2
-            line = f"simulated history: {self._hours:g} h, {mib:.0f} MiB sent in {message['elapsed_s']:.0f} s"
+            line = f"simulated history of {self._hours:g} h: {mib:.0f} MiB sent in {message['elapsed_s']:.0f} s"
             if message.get("finished"):
                 self.say(line)
             else:

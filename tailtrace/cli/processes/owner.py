@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from tailtrace.cli import exit_code
 from tailtrace.cli.processes.lifeline import die_with_parent
 from tailtrace.cli.processes.supervisor import BEAT_S, STOP_S
+from tailtrace.cli.processes.without_pandas import keep_pandas_out
 from tailtrace.errors import ConfigError, SchemaTooNew, StoreLocked, TailtraceError
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def main() -> None:
     parser.add_argument("--clickhouse", type=int, default=-1)
     arguments = parser.parse_args()
 
+    keep_pandas_out()
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: stop.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
