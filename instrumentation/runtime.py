@@ -24,6 +24,7 @@ class Runtime:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.sample = settings.sample
+        self.known_to_multiprocessing = False
         self._described: dict[str, Any] = {}
         self.resource: dict[str, Any] = {}
         self.exporter: Exporter
@@ -127,6 +128,20 @@ def _ignore(item: Any) -> None:
     """Where records go while nothing runs."""
 
 
+def _before_fork() -> None:
+    """A multiprocessing child leaves by os._exit and runs only its own finalizers: have one made there."""
+    util = sys.modules.get("multiprocessing.util")
+    if active is not None and util is not None and not active.known_to_multiprocessing:
+        active.known_to_multiprocessing = True
+        util.register_after_fork(active, _finalize_child)
+
+
+def _finalize_child(runtime: Runtime) -> None:
+    from multiprocessing.util import Finalize
+
+    Finalize(None, shutdown, exitpriority=10)
+
+
 def _after_fork() -> None:
     """In the child: nothing of the parent's queue, thread, connection or identity is used again."""
     record.streaming_now.clear()
@@ -134,15 +149,10 @@ def _after_fork() -> None:
         return
     try:
         active.renew()
-        if "multiprocessing.util" in sys.modules:
-            # A multiprocessing child leaves by os._exit: only these finalizers run then.
-            from multiprocessing.util import Finalize
-
-            Finalize(None, shutdown, exitpriority=10)
     except Exception:
         log.exception("tailtrace: not running in the forked child")
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
 atexit.register(shutdown)

@@ -1,0 +1,170 @@
+"""Faults about processes: forks, workers and signals, with real processes and a real receiver."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from receiver import receiver, until
+
+FORKS = """
+import os, sys, threading
+from tailtrace.instrumentation import flush, instrument, request
+from tailtrace.instrumentation import runtime
+instrument("forks", endpoint=sys.argv[1], interval_s=0.02)
+with request("parent"):
+    pass
+flush()
+buffer = runtime.active.exporter._buffer
+stop = threading.Event()
+def hold():
+    while not stop.is_set():
+        with buffer._lock:
+            pass
+threading.Thread(target=hold, daemon=True).start()
+children = []
+for _ in range(4):
+    pid = os.fork()
+    if pid == 0:
+        for _ in range(10):
+            with request("child"):
+                pass
+        os._exit(0 if flush(10) else 1)
+    children.append(pid)
+codes = [os.waitpid(pid, 0)[1] for pid in children]
+stop.set()
+sys.exit(any(codes))
+"""
+
+
+def test_forked_children_send_their_own_spans_under_their_own_ids() -> None:
+    with receiver() as sink:
+        done = subprocess.run([sys.executable, "-c", FORKS, sink.endpoint], timeout=60, check=False)
+        assert done.returncode == 0
+        spans = sink.spans()
+    children = [instance for instance, _, name in spans if name == "child"]
+    parents = {instance for instance, _, name in spans if name == "parent"}
+    assert len(children) == 40
+    assert len(set(children)) == 4
+    assert len(parents) == 1
+    assert parents.isdisjoint(children)
+
+
+MULTIPROCESSING = """
+import multiprocessing, sys
+from tailtrace.instrumentation import instrument, request
+def work():
+    with request("child"):
+        pass
+if __name__ == "__main__":
+    instrument("mp", endpoint=sys.argv[1], interval_s=5)
+    child = multiprocessing.get_context("fork").Process(target=work)
+    child.start()
+    child.join()
+    with request("parent"):
+        pass
+"""
+
+
+def test_leaving_sends_what_is_left_also_from_a_multiprocessing_child() -> None:
+    with receiver() as sink:
+        subprocess.run([sys.executable, "-c", MULTIPROCESSING, sink.endpoint], timeout=60, check=True)
+        assert sorted(name for _, _, name in sink.spans()) == ["child", "parent"]
+
+
+SERVICE = """
+import time
+from tailtrace.instrumentation import instrument, wrap_gateway
+instrument("svc", interval_s=5)
+async def plain(scope, receive, send):
+    if scope["type"] == "lifespan":
+        while True:
+            message = await receive()
+            await send({"type": message["type"] + ".complete"})
+            if message["type"] == "lifespan.shutdown":
+                return
+    time.sleep(0.01)
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"ok"})
+app = wrap_gateway(plain)
+"""
+
+
+def ask(port: int) -> bool:
+    """Whether one request of its own connection was answered."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10) as response:
+            return bool(response.status == 200)
+    except OSError:
+        return False
+
+
+def test_uvicorn_workers_each_report_and_sigterm_loses_nothing(tmp_path: Path) -> None:
+    (tmp_path / "service.py").write_text(SERVICE)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with receiver() as sink:
+        environment = {**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": sink.endpoint}
+        server = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "uvicorn",
+                "service:app",
+                "--port",
+                str(port),
+                "--workers",
+                "2",
+                "--log-level",
+                "error",
+            ],
+            cwd=tmp_path,
+            env=environment,
+        )
+        try:
+            until(lambda: ask(port), 40)
+            # Four at once, and the service holds its loop for each: a worker that is busy leaves the next to the other.
+            with ThreadPoolExecutor(4) as pool:
+                asked = 1 + sum(pool.map(lambda _: ask(port), range(60)))
+            server.send_signal(signal.SIGTERM)
+            server.wait(20)
+        finally:
+            server.kill()
+            server.wait()
+        spans = sink.spans()
+    assert [name for _, _, name in spans if name == "GET"] == ["GET"] * asked
+    assert len({instance for instance, _, _ in spans}) == 2
+
+
+GONE = """
+import sys, time
+from tailtrace.instrumentation import instrument, request
+instrument("gone", endpoint=sys.argv[1])
+for _ in range(100):
+    with request("r"):
+        pass
+"""
+
+
+def test_leaving_with_a_receiver_that_never_answers_is_bounded_and_said() -> None:
+    hole = socket.socket()
+    hole.bind(("127.0.0.1", 0))
+    hole.listen()
+    endpoint = f"http://127.0.0.1:{hole.getsockname()[1]}"
+    done = subprocess.run(
+        [sys.executable, "-c", GONE, endpoint],
+        env={**os.environ, "TAILTRACE_SHUTDOWN_S": "1"},
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
+    hole.close()
+    assert "100 spans could not be sent" in done.stderr
