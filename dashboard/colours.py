@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tailtrace.stages import STAGES, UNEXPLAINED, UNEXPLAINED_DARK, UNEXPLAINED_LIGHT
 
-_LIGHT_INK, _DARK_INK = "#ffffff", "#14181f"
+_LIGHT_INK, _DARK_INK = "#ffffff", "#000000"
 
 
 def stage_css() -> str:
