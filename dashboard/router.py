@@ -1,4 +1,8 @@
-"""From URL to page: one callback draws the page that the address names; nothing is kept between calls."""
+"""From URL to page: one callback draws what the address names; nothing is kept between calls.
+
+Controls are drawn again only when the page or its range changes, so an answer that is still on its way never takes back
+what the reader has typed meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,10 @@ import logging
 from typing import Any, Final
 
 import dash_mantine_components as dmc
-from dash import ALL, MATCH, ClientsideFunction, Input, Output, State, ctx, dcc, html
+from dash import ALL, MATCH, ClientsideFunction, Input, Output, State, ctx, dcc, html, no_update
 
 from tailtrace.dashboard.address import Address
-from tailtrace.dashboard.components.shell import shell
+from tailtrace.dashboard.components.shell import freshness_words, range_controls, sidebar
 from tailtrace.dashboard.pages import page_for
 from tailtrace.dashboard.text import Text, text_of_request
 from tailtrace.errors import TailtraceError
@@ -33,37 +37,54 @@ def add_router(dash: Any, store: Store, settings: ServerSettings) -> None:
 
     # Sync callbacks would run on the event loop itself, so the queries go to a thread and the callback awaits them.
     @dash.callback(  # type: ignore[untyped-decorator]
-        Output("root", "children"),
+        Output("sidebar", "children"),
+        Output("range", "children"),
+        Output("controls", "children"),
+        Output("drawn", "data"),
+        Output("fresh", "children"),
+        Output("body", "children"),
         Input("url", "pathname"),
         Input("url", "search"),
         Input("tick", "data"),
-        prevent_initial_call=False,
+        State("drawn", "data"),
     )
-    async def draw(pathname: str, search: str, tick: Any) -> Any:
+    async def draw(pathname: str, search: str, tick: Any, drawn: Any) -> Any:
         text = text_of_request(ctx.headers.get("accept-language", ""), ctx.cookies)
-        return await asyncio.to_thread(_draw, store, settings, text, pathname or "/", search or "")
+        return await asyncio.to_thread(_draw, store, settings, text, pathname or "/", search or "", drawn)
 
     for name, arguments, lazy in _clientside():
         dash.clientside_callback(ClientsideFunction("tailtrace", name), *arguments, prevent_initial_call=lazy)
 
 
-def _draw(store: Store, settings: ServerSettings, text: Text, pathname: str, search: str) -> Any:
+def _draw(
+    store: Store, settings: ServerSettings, text: Text, pathname: str, search: str, drawn: Any
+) -> tuple[Any, ...]:
+    """Sidebar, range, controls, what they were drawn for, freshness, body."""
     address = Address.parse(search)
     page = page_for(pathname)
+    wanted = [pathname, address.range, address.since, address.until]
+    frame: tuple[Any, ...] = (no_update,) * 4
+    fresh = None
     try:
-        body = page.draw(store, settings, text, pathname, address)
-        state = shell(store, text, pathname, address, page, body)
+        fresh = freshness_words(store, text)
+        if wanted != drawn:
+            controls = page.controls(store, text, address) if page.controls else None
+            frame = (
+                sidebar(text, address, page.key),
+                range_controls(text, address) if page.ranged else None,
+                controls,
+                wanted,
+            )
+        return (*frame, fresh, page.draw(store, settings, text, pathname, address))
     except TailtraceError as error:
-        return shell(None, text, pathname, address, page, _failed(text, str(error)))
+        reason = str(error)
     except Exception:
         # Dash answers 500 and says nothing; the reader gets a page and the log gets the reason.
         _log.exception("page %s could not be drawn", pathname)
-        return shell(None, text, pathname, address, page, _failed(text, text("failed.unexpected")))
-    return state
-
-
-def _failed(text: Text, reason: str) -> Any:
-    return html.Div([html.H1(text("failed.title")), html.P(reason)], className="tt-notice", role="alert")
+        reason = text("failed.unexpected")
+    failed = html.Div([html.H1(text("failed.title")), html.P(reason)], className="tt-notice", role="alert")
+    ranged = range_controls(text, address) if page.ranged else None
+    return sidebar(text, address, page.key), ranged, None, None, fresh, failed
 
 
 def _layout() -> Any:
@@ -72,8 +93,32 @@ def _layout() -> Any:
             dcc.Location(id="url", refresh="callback-nav"),
             dcc.Store(id="tick", data=0),
             dcc.Store(id="theme"),
+            dcc.Store(id="drawn"),
             dcc.Interval(id="clock", interval=1000),
-            html.Div(id="root", className="tt-root"),
+            html.Div(
+                [
+                    html.Div(id="sidebar", className="tt-sidebar"),
+                    html.Div(
+                        [
+                            html.Header(
+                                [
+                                    html.Div(id="range", className="tt-range"),
+                                    html.Div(id="fresh", className="tt-freshness"),
+                                ],
+                                className="tt-header",
+                            ),
+                            html.Main(
+                                [html.Div(id="controls"), html.Div(id="body")],
+                                id="main",
+                                className="tt-main",
+                                tabIndex=-1,
+                            ),
+                        ],
+                        className="tt-column",
+                    ),
+                ],
+                className="tt-root",
+            ),
         ],
         theme=_THEME,
         defaultColorScheme="auto",
@@ -83,39 +128,16 @@ def _layout() -> Any:
 def _clientside() -> list[tuple[str, tuple[Any, ...], bool]]:
     """Functions of assets/b_callbacks.js: name, dependencies, whether the first call is left out."""
     filters = {"type": "filter", "key": ALL}
+    refresh = State({"type": "refresh", "key": ALL}, "value")
+    graph, figure = {"type": "graph", "name": MATCH}, {"type": "figure", "name": MATCH}
+    zoomed = Output("url", "search", allow_duplicate=True)
+    layouts = Input({"type": "graph", "name": ALL}, "relayoutData")
+    address = State("url", "search")
+    both = (Output("url", "search"), Output(filters, "value"), Input(filters, "value"), Input("url", "search"))
     return [
-        (
-            "tick",
-            (
-                Output("tick", "data"),
-                Input("clock", "n_intervals"),
-                State({"type": "refresh", "key": ALL}, "value"),
-                State("tick", "data"),
-            ),
-            True,
-        ),
-        (
-            "filter",
-            (Output("url", "search"), Input(filters, "value"), State(filters, "id"), State("url", "search")),
-            True,
-        ),
-        (
-            "figure",
-            (
-                Output({"type": "graph", "name": MATCH}, "figure"),
-                Input({"type": "figure", "name": MATCH}, "data"),
-                Input("theme", "data"),
-            ),
-            False,
-        ),
-        (
-            "zoom",
-            (
-                Output("url", "search", allow_duplicate=True),
-                Input({"type": "graph", "name": ALL}, "relayoutData"),
-                State("url", "search"),
-            ),
-            True,
-        ),
+        ("tick", (Output("tick", "data"), Input("clock", "n_intervals"), refresh, State("tick", "data")), True),
+        ("filter", (*both, State(filters, "id")), True),
+        ("figure", (Output(graph, "figure"), Input(figure, "data"), Input("theme", "data")), False),
+        ("zoom", (zoomed, layouts, address), True),
         ("waterfall", (Output("waterfall", "title"), Input("waterfall-spec", "data")), False),
     ]

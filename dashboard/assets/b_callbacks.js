@@ -5,6 +5,7 @@ window.dash_clientside = window.dash_clientside || {};
   "use strict";
   const keep = () => window.dash_clientside.no_update;
   const defaults = { range: "1h", order: "newest", root: "true" };
+  const TEXTS = { min: 1, max: 1, text: 1 }; // free text: empty is "", a choice that is not made is null
   const SECONDS = { off: 0, "10s": 10, "30s": 30, "1m": 60 };
 
   function resolver() {
@@ -28,6 +29,27 @@ window.dash_clientside = window.dash_clientside || {};
     return document.hidden || String(window.getSelection()) !== "" || document.querySelector(".hoverlayer .hovertext, [aria-expanded=true]") !== null;
   }
 
+  // What a control should show for an address; no_update where it shows that already.
+  function shown(address, key, value) {
+    const wanted = key === "range" && address.has("since") ? "absolute" : address.get(key) || defaults[key] || "";
+    return wanted === (value || "") ? keep() : wanted || (key in TEXTS ? "" : null);
+  }
+
+  // The query string after the controls were read into it; null when that changes nothing.
+  function written(address, keys, values) {
+    const before = address.toString();
+    keys.forEach((key, index) => {
+      const value = values[index];
+      if (key === "range" && value !== "absolute") ["since", "until"].forEach((bound) => address.delete(bound));
+      if (key === "range" && value === "absolute") return;
+      if (value === null || value === undefined || value === "" || value === defaults[key]) address.delete(key);
+      else address.set(key, value);
+    });
+    if (address.toString() === before) return null;
+    address.delete("cursor");
+    return address.size ? "?" + address.toString() : "";
+  }
+
   window.dash_clientside.tailtrace = {
     tick: function (clock, refreshes, last) {
       const seconds = SECONDS[(refreshes || [])[0]] || 0;
@@ -35,24 +57,14 @@ window.dash_clientside = window.dash_clientside || {};
       return (last || 0) + 1;
     },
 
-    filter: function (values, ids, search) {
+    // Both ways in one: controls write the address, an address that changed otherwise (Back, a link) sets the controls.
+    // A control that already shows what the address says is left alone, so text being typed stays.
+    filter: function (values, search, ids) {
       const address = new URLSearchParams(search || "");
-      const before = address.toString();
-      ids.forEach((id, index) => {
-        const value = values[index];
-        if (id.key === "range" && value === "absolute") return;
-        if (value === null || value === undefined || value === "" || value === defaults[id.key]) address.delete(id.key);
-        else address.set(id.key, value);
-      });
-      const range = ids.findIndex((id) => id.key === "range");
-      if (range >= 0 && values[range] !== "absolute" && address.has("since")) {
-        address.delete("since");
-        address.delete("until");
-      }
-      if (address.toString() === before) return keep();
-      address.delete("cursor");
-      const after = address.toString();
-      return after ? "?" + after : "";
+      const triggered = window.dash_clientside.callback_context.triggered.map((one) => one.prop_id);
+      if (triggered.includes("url.search")) return [keep(), ids.map((id, index) => shown(address, id.key, values[index]))];
+      const after = written(address, ids.map((id) => id.key), values);
+      return [after === null ? keep() : after, ids.map(keep)];
     },
 
     figure: function (figure) {

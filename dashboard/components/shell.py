@@ -2,45 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import dash_mantine_components as dmc
 from dash import html
 
-from tailtrace.analytics.queries import Freshness, freshness
+from tailtrace.analytics.queries import freshness
 from tailtrace.dashboard.address import RANGES, REFRESH, Address
 from tailtrace.dashboard.components.attributes import aria, data
 from tailtrace.dashboard.components.link import link
 from tailtrace.dashboard.format import count, moment
 from tailtrace.dashboard.text import LANGUAGES, Text
-from tailtrace.errors import TailtraceError
 from tailtrace.ingest.store import Store
 
 _NAVIGATION = (("overview", "/"), ("requests", "/requests"))
 
 
-class PageLike(Protocol):
-    """What the shell needs to know about a page."""
-
-    @property
-    def key(self) -> str: ...
-    @property
-    def ranged(self) -> bool: ...
-
-
-def shell(store: Store | None, text: Text, pathname: str, address: Address, page: PageLike, body: Any) -> Any:
-    """A whole screen. Without a store (it failed) freshness is left out."""
-    return [
-        html.A(text("skip"), href="#main", className="tt-skip"),
-        _sidebar(text, address, page.key),
-        html.Div(
-            [_header(store, text, address, page), html.Main(body, id="main", className="tt-main", tabIndex=-1)],
-            className="tt-column",
-        ),
-    ]
-
-
-def _sidebar(text: Text, address: Address, current: str) -> Any:
+def sidebar(text: Text, address: Address, current: str) -> list[Any]:
+    """Navigation and preferences; `current` is the key of the page that is shown."""
     carried = address.only("range", "since", "until")
     here = "requests" if current == "request" else current
     links = [
@@ -52,19 +31,13 @@ def _sidebar(text: Text, address: Address, current: str) -> Any:
         )
         for key, path in _NAVIGATION
     ]
-    return html.Nav(
-        [
-            link(
-                [html.Img(src="/static/icon.svg", alt="", width=22, height=22), html.Span("Tailtrace")],
-                href="/",
-                className="tt-brand",
-            ),
-            html.Div(links, className="tt-nav"),
-            html.Div(_preferences(text), className="tt-preferences"),
-        ],
-        className="tt-sidebar",
-        **aria(label=text("nav.label")),
-    )
+    brand = [html.Img(src="/static/icon.svg", alt="", width=22, height=22), html.Span("Tailtrace")]
+    return [
+        html.A(text("skip"), href="#main", className="tt-skip"),
+        link(brand, href="/", className="tt-brand"),
+        html.Nav(links, className="tt-nav", **aria(label=text("nav.label"))),
+        html.Div(_preferences(text), className="tt-preferences"),
+    ]
 
 
 def _preferences(text: Text) -> list[Any]:
@@ -86,24 +59,8 @@ def _preferences(text: Text) -> list[Any]:
     ]
 
 
-def _header(store: Store | None, text: Text, address: Address, page: PageLike) -> Any:
-    return html.Header(
-        [
-            html.Div(_range_controls(text, address) if page.ranged else [], className="tt-range"),
-            html.Div(_freshness(text, _read(store)), className="tt-freshness"),
-        ],
-        className="tt-header",
-    )
-
-
-def _read(store: Store | None) -> Freshness | None:
-    try:
-        return freshness(store) if store is not None else None
-    except TailtraceError:
-        return None
-
-
-def _range_controls(text: Text, address: Address) -> list[Any]:
+def range_controls(text: Text, address: Address) -> list[Any]:
+    """The time range, ending at the newest data, and how often to look again."""
     absolute = bool(address.since)
     options = [{"value": value, "label": text(f"range.{value}")} for value in RANGES]
     if absolute:
@@ -130,8 +87,10 @@ def _range_controls(text: Text, address: Address) -> list[Any]:
     ]
 
 
-def _freshness(text: Text, state: Freshness | None) -> list[Any]:
-    if state is None or state.newest_unix_ns is None:
+def freshness_words(store: Store, text: Text) -> list[Any]:
+    """Up to when the picture is complete, what is missing from it, and the time zone."""
+    state = freshness(store)
+    if state.newest_unix_ns is None:
         return [html.Span(text("zone"), className="tt-zone")]
     if state.complete_until_unix_ns:
         said = text("fresh.complete", time=moment(state.complete_until_unix_ns))

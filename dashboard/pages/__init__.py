@@ -13,20 +13,22 @@ from tailtrace.ingest.settings import ServerSettings
 from tailtrace.ingest.store import Store
 
 Draw = Callable[[Store, ServerSettings, Text, str, Address], Any]
+Controls = Callable[[Store, Text, Address], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page. `key` names its title in the catalogue; `ranged` pages have the time range in their header."""
+    """One page. `ranged` pages have the time range in their header; `controls` stand above what `draw` gives."""
 
     key: str
     path: str
     draw: Draw
     ranged: bool
+    controls: Controls | None = None
 
 
 OVERVIEW: Final = Page("overview", "/", overview.draw, True)
-REQUESTS: Final = Page("requests", "/requests", requests.draw, True)
+REQUESTS: Final = Page("requests", "/requests", requests.draw, True, requests.controls)
 REQUEST: Final = Page("request", "/requests/", request.draw, False)
 MISSING: Final = Page("missing", "", missing.draw, False)
 NAVIGATION: Final = (OVERVIEW, REQUESTS)

@@ -38,17 +38,21 @@ def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, addr
     window = resolve_window(store, since=address.since or None, until=address.until or None, span=address.range or None)
     if window is None:
         return first_run(text, settings)
-    known = services(store, window)
     found = list_requests(store, _filter(address, window))
     return html.Div(
         [
             _head(text, address, window, found),
-            _filters(text, address, known),
             _table(text, found) if found.requests else _empty(store, text, address, window),
             _foot(text, address, found),
         ],
         className="tt-page",
     )
+
+
+def controls(store: Store, text: Text, address: Address) -> Any:
+    """The filters; nothing while nothing is stored."""
+    window = resolve_window(store, since=address.since or None, until=address.until or None, span=address.range or None)
+    return None if window is None else _filters(text, address, services(store, window))
 
 
 def _filter(address: Address, window: Window | None) -> RequestFilter:

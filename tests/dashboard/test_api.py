@@ -13,9 +13,22 @@ from tailtrace.dashboard import create_app
 from tailtrace.ingest.settings import ServerSettings
 from tailtrace.ingest.store import Store
 
-ROW_KEYS = set(
-    ["trace_id", "span_id", "service", "name", "is_root", "kind", "start_unix_ns", "duration_ns", "ttft_ns", "tpot_ns", "outcome", "streaming", "input_tokens", "output_tokens", "n", "model", "version", "replica", "stages", "unexplained_ns", "flags"]
-)
+ROW_KEYS = {
+    *(
+        "trace_id",
+        "span_id",
+        "service",
+        "name",
+        "is_root",
+        "kind",
+        "start_unix_ns",
+        "duration_ns",
+        "ttft_ns",
+        "tpot_ns",
+    ),
+    *("outcome", "streaming", "input_tokens", "output_tokens", "n", "model", "version", "replica", "stages"),
+    *("unexplained_ns", "flags"),
+}
 
 
 @pytest.fixture
