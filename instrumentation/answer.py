@@ -30,8 +30,53 @@ _TOKEN_TYPES: Final = (
 _FRAMED: Final = (b"text/event-stream", b"application/x-ndjson", b"application/ndjson", b"application/json")
 
 
-class _NeverPaused:
-    write_paused = False
+def _sender(answer: Answer, record: Record, send: Send, flow: Any) -> tuple[Send, Callable[[bool], None]]:
+    """The `send` that the app gets, and the switch of its fast path.
+
+    One plain function, because every chunk passes it: on the fast path a clock read and two list writes, then the
+    server's own awaitable. Only a send that will wait, by the server's own flag, is timed; where the server shows no
+    flag, one in 32.
+    """
+    fast = False
+    slow, careful, now_ns, times = answer._slow, answer._careful, clock.now_ns, record.times
+    append = times.append
+    keep: Callable[[Message], None] = lambda message: None  # noqa: E731
+
+    def switch(on: bool) -> None:
+        nonlocal fast, keep
+        answer._fast = fast = on
+        if on:
+            keep = record.tail.append
+
+    if flow is not None:
+
+        def by_flag(message: Message) -> Awaitable[None]:
+            if fast:
+                append(now_ns())
+                keep(message)
+                try:
+                    if message["more_body"] and not flow.write_paused:
+                        return send(message)
+                except KeyError:
+                    pass
+                return careful(message)
+            return slow(message)
+
+        return by_flag, switch
+
+    def by_sample(message: Message) -> Awaitable[None]:
+        if fast:
+            append(now_ns())
+            keep(message)
+            try:
+                if message["more_body"] and len(times) & _SAMPLE_MASK:
+                    return send(message)
+            except KeyError:
+                pass
+            return careful(message)
+        return slow(message)
+
+    return by_sample, switch
 
 
 class Answer:
@@ -54,15 +99,9 @@ class Answer:
         if not hasattr(self._flow, "write_paused"):
             self._flow = None
         self._stream_send: Send = self._before_tokens
-        self._fast: Send | None = None
+        self._fast = False
+        self.send, self._set_fast = _sender(self, record, send, self._flow)
         self._framed_json = False
-
-    def send(self, message: Message) -> Awaitable[None]:
-        """What the app calls. After the first token this goes straight to the fast path."""
-        fast = self._fast
-        if fast is not None:
-            return fast(message)
-        return self._slow(message)
 
     def client_left(self) -> None:
         """The client went away; it counts only while the answer is not complete."""
@@ -147,48 +186,20 @@ class Answer:
         self._note(now, clock.now_ns())
 
     def _go_fast(self) -> None:
-        """Every later body is a token: a clock read and two list writes, and the server's own awaitable goes back."""
+        """From now on each body is a token."""
         record = self._record
         if self._frames is not None:
             if self._frames.model:
                 record.attributes.setdefault("gen_ai.response.model", self._frames.model)
             record.attributes.update(self._frames.usage)
-        times = record.times
-        append, keep, now_ns = times.append, record.tail.append, clock.now_ns
-        send, careful, flow = self._server_send, self._careful, self._flow
-
-        if flow is not None:
-
-            def fast(message: Message) -> Awaitable[None]:
-                append(now_ns())
-                keep(message)
-                try:
-                    if message["more_body"] and not flow.write_paused:
-                        return send(message)
-                except KeyError:
-                    pass
-                return careful(message)
-
-        else:
-
-            def fast(message: Message) -> Awaitable[None]:
-                append(now_ns())
-                keep(message)
-                try:
-                    if message["more_body"] and len(times) & _SAMPLE_MASK:
-                        return send(message)
-                except KeyError:
-                    pass
-                return careful(message)
-
-        self._fast = fast
+        self._set_fast(True)
 
     async def _careful(self, message: Message) -> None:
         """A send that may wait, is a sample, or is the last; the fast path has marked it already."""
         before = clock.now_ns()
         if message["type"] == "http.response.body" and not message.get("more_body", False):
             self._complete(before)
-            self._fast = None
+            self._set_fast(False)
         await self._server_send(message)
         self._note(before, clock.now_ns())
 

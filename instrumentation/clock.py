@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 now_ns: Callable[[], int] = time.monotonic_ns
 
-_anchor_ns: int = time.time_ns() - time.monotonic_ns()
+# The largest of a few: a pause between the two reads only makes it smaller, and processes of a host should agree.
+_anchor_ns: int = max(time.time_ns() - time.monotonic_ns() for _ in range(5))
 
 
 def anchor_ns() -> int:

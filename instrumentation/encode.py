@@ -112,28 +112,27 @@ def _read_tail(record: Record) -> None:
     """Usage, model and samples from the last bodies; frames after the last token are not tokens."""
     bodies: list[bytes] = [_body(message) for message in record.tail]
     record.tail = None
-    if record.first_ns:
-        if record.outcome == "ok":
-            for body in reversed(bodies):
-                if len(record.times) <= 1 or (body and sse.carries_token(body)):
-                    break
-                record.times.pop()
-        n = sse.samples(bodies)
-        if n > 1:
-            record.attributes.setdefault("tailtrace.n", n)
-    usage: dict[str, int] = {}
+    times = record.times
+    found = record.attributes
+    if record.first_ns and record.outcome == "ok":
+        for body in reversed(bodies):
+            if len(times) <= 1 or (body and sse.carries_token(body)):
+                break
+            times.pop()
+    n = 1
     for body in bodies:
         if b"_tokens" in body:
-            usage.update(sse.read_usage(body))
-    if usage:
-        record.attributes.update(usage)
-        record.attributes["tailtrace.tokens_source"] = "usage"
-    if "gen_ai.response.model" not in record.attributes:
-        for body in bodies:
-            model = sse.read_model(body)
-            if model:
-                record.attributes["gen_ai.response.model"] = model
-                break
+            usage = sse.read_usage(body)
+            if usage:
+                found.update(usage)
+                found["tailtrace.tokens_source"] = "usage"
+        n = max(n, sse.samples(body))
+    if n > 1 and record.first_ns:
+        found.setdefault("tailtrace.n", n)
+    if bodies and "gen_ai.response.model" not in found:
+        model = sse.read_model(bodies[0])
+        if model:
+            found["gen_ai.response.model"] = model
 
 
 def _body(message: Any) -> bytes:
@@ -148,7 +147,9 @@ def encode_item(item: Any, anchor_ns: int) -> bytes:
         return encode_record(item, anchor_ns)
     if type(item) is Stage:
         return encode_lone_stage(item, anchor_ns)
-    return encode_span(item)
+    # An engine's hooks keep bare numbers; their spans are only made here.
+    encode = getattr(item, "encode", None)
+    return encode_span(item) if encode is None else encode(anchor_ns)
 
 
 def scope_of(item: Any) -> str:

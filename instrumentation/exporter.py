@@ -47,6 +47,8 @@ class Batch:
 class Exporter:
     """Owns one thread. Made anew in a forked child."""
 
+    what = "spans"
+
     def __init__(self, settings: Settings, resource: dict[str, Any], transport: Transport) -> None:
         self.settings = settings
         self.losses = Losses()
@@ -106,7 +108,7 @@ class Exporter:
                 thread.join(timeout_s * 0.1)
         lost = self._buffer.drop_all("shutdown") + self._drop_backlog("shutdown")
         if lost:
-            log.warning("tailtrace: %d spans could not be sent to %s before exit", lost, self._transport.address)
+            log.warning("tailtrace: %d %s could not be sent to %s before exit", lost, self.what, self._transport.address)
 
     # The rest runs in the thread.
 
@@ -230,8 +232,8 @@ class Exporter:
         self._failing = True
         if self._may_log():
             log.warning(
-                "tailtrace: %s does not take spans (%s); retrying, %d spans lost so far",
-                self._transport.address, answer.reason, self.losses.total,
+                "tailtrace: %s does not take %s (%s); retrying, %d lost so far",
+                self._transport.address, self.what, answer.reason, self.losses.total,
             )  # fmt: skip
 
     def _settle(self, batch: Batch, answer: Answer) -> None:
@@ -242,8 +244,8 @@ class Exporter:
                 self.losses.add("rejected", answer.rejected)
             if self._failing:
                 self._failing = False
-                log.info("tailtrace: %s takes spans again", self._transport.address)
+                log.info("tailtrace: %s takes %s again", self._transport.address, self.what)
             return
         self.losses.add("expired" if answer.retry else "refused", batch.spans)
         if self._may_log():
-            log.error("tailtrace: %s refused %d spans: %s", self._transport.address, batch.spans, answer.reason)
+            log.error("tailtrace: %s refused %d %s: %s", self._transport.address, batch.spans, self.what, answer.reason)

@@ -105,7 +105,9 @@ class Gateway:
 
 def begin(scope: Message, sample: int) -> tuple[Record, Message]:
     """A record for this call, and the scope the app gets: its `traceparent` names the record's span."""
-    start_ns = clock.now_ns()
+    # Where the server says when the message began, the time until its headers were here is the request's too.
+    now_ns = clock.now_ns()
+    start_ns = scope.get("tailtrace.begin_ns", now_ns)
     traceparent = tracestate = b""
     size = request_id = None
     headers: list[tuple[bytes, bytes]] = []
@@ -127,6 +129,8 @@ def begin(scope: Message, sample: int) -> tuple[Record, Message]:
         # Another library's server span is around this one: it is the nearer parent.
         parent = around
     record = Record(scope.get("method", "WEBSOCKET"), SERVER, parent, sample, start_ns)
+    if start_ns != now_ns:
+        record.mark("net_in", start_ns, now_ns)
     if size is not None and size.isdigit():
         record.attributes["http.request.body.size"] = int(size)
     if request_id is not None:

@@ -64,6 +64,8 @@ class Record:
     streaming: bool | None = None
     # The last few bodies of a stream: the background thread reads the usage from them and drops them.
     tail: Any = None
+    # What an engine's hooks know of this request; `close(record, end_ns)` is called once, before it is handed over.
+    engine: Any = None
 
     def __init__(
         self,
@@ -159,7 +161,10 @@ class Record:
         """The request is over. Only the first call counts."""
         if self.end_ns:
             return
-        self.end_ns = max(end_ns or clock.now_ns(), self.start_ns)
+        end_ns = max(end_ns or clock.now_ns(), self.start_ns)
+        if self.engine is not None:
+            self.engine.close(self, end_ns)
+        self.end_ns = end_ns
         self.outcome = outcome
         self.error = error
         if self.first_ns:

@@ -31,7 +31,7 @@ def wrap_model_runner(runner: Any) -> Any:
         return runner
     found = False
     if callable(getattr(runner, "generate", None)):
-        runner.generate = _generate(runner.generate)
+        runner.generate = watch_generate(runner.generate)
         found = True
     for name in ("execute_model", "forward"):
         if callable(getattr(runner, name, None)):
@@ -78,7 +78,7 @@ def _forward(function: Callable[..., Any]) -> Any:
     return watched
 
 
-def _generate(function: Callable[..., Any]) -> Any:
+def watch_generate(function: Callable[..., Any]) -> Any:
     streams = "streamer" in _parameters(function)
 
     @wraps(function)

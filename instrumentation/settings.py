@@ -38,6 +38,9 @@ class Settings:
     traces_endpoint: str = _setting(
         "", ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",), "full address for spans, used as it is; wins over `endpoint`"
     )
+    metrics_endpoint: str = _setting(
+        "", ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",), "full address for counters, used as it is; wins over `endpoint`"
+    )
     protocol: str = _setting(
         "http/protobuf",
         ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"),
@@ -92,9 +95,10 @@ def read_settings(environ: Mapping[str, str] | None = None, **given: Any) -> Set
         setattr(settings, item.name, value)
     if settings.token and not any(name.lower() == "authorization" for name in settings.headers):
         settings.headers["authorization"] = f"Bearer {settings.token}"
-    if given.get("endpoint") is not None and given.get("traces_endpoint") is None:
-        # What the program says wins over what its surroundings say, also across these two.
-        settings.traces_endpoint = ""
+    for own in ("traces_endpoint", "metrics_endpoint"):
+        if given.get("endpoint") is not None and given.get(own) is None:
+            # What the program says wins over what its surroundings say, also across these two.
+            setattr(settings, own, "")
     _sampler(settings, env)
     return settings
 

@@ -19,10 +19,13 @@ _MAX_CARRY: Final = 1 << 16
 _REASONING_KEYS: Final = ("reasoning_content", "reasoning", "thinking")
 _ANSWER_KEYS: Final = ("content", "tool_calls", "function_call", "refusal", "audio")
 
+# Chat chunks by far the most often; quotes inside generated text are escaped, so this cannot match there.
+_CHAT_TEXT: Final = re.compile(rb'"delta"\s*:\s*\{[^{}]*"content"\s*:\s*"[^"]')
 _COUNT: Final = re.compile(
     rb'"(prompt_tokens|input_tokens|completion_tokens|output_tokens|cached_tokens|cache_read_input_tokens)"\s*:\s*(\d{1,12})'
 )
 _MODEL: Final = re.compile(rb'"model"\s*:\s*"([^"\\]{1,200})"')
+_INDEX: Final = re.compile(rb'"index"\s*:\s*([1-9]\d{0,3})')
 _USAGE_NAMES: Final = {
     b"prompt_tokens": "gen_ai.usage.input_tokens",
     b"input_tokens": "gen_ai.usage.input_tokens",
@@ -48,6 +51,8 @@ def payloads(body: bytes) -> Iterable[bytes]:
 
 def channel_of(payload: bytes) -> int:
     """NOTHING, REASONING or ANSWER (content, tool calls) for one frame's data."""
+    if _CHAT_TEXT.search(payload):
+        return ANSWER
     try:
         document = json.loads(payload)
     except ValueError:
@@ -151,7 +156,6 @@ def read_model(body: bytes) -> str:
     return found.group(1).decode("utf-8", "replace") if found else ""
 
 
-def samples(bodies: Iterable[bytes]) -> int:
-    """How many answers are in the stream: the highest choice index seen near its end, and one."""
-    indexes = [int(index) for body in bodies for index in re.findall(rb'"index"\s*:\s*(\d{1,4})', body)]
-    return max(indexes, default=0) + 1
+def samples(body: bytes) -> int:
+    """How many answers a body near the end speaks of: its highest choice index, and one."""
+    return max(map(int, _INDEX.findall(body)), default=0) + 1 if b"index" in body else 1

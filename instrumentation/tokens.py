@@ -6,7 +6,7 @@ percentile read from it is within one per cent.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Sequence
 from operator import sub
 from typing import Final
@@ -27,18 +27,21 @@ def bucket(gap_ns: int) -> int:
 def histogram(gaps_sorted: Sequence[int]) -> dict[int, int]:
     """Bucket to count, of gaps in ascending order.
 
-    One search per distinct bucket: a stream's gaps lie close together, so this costs far less than one logarithm a gap.
+    One comparison a gap and one search a distinct bucket: far less than one logarithm a gap.
     """
     counts: dict[int, int] = {}
-    at, size, k = 0, len(gaps_sorted), 0
-    while at < size:
-        k = bisect_left(_BOUNDS, gaps_sorted[at], k)
-        if k >= len(_BOUNDS):
-            counts[k] = size - at
-            break
-        end = bisect_right(gaps_sorted, _BOUNDS[k], at)
-        counts[k] = end - at
-        at = end
+    k, edge, count = -1, -1, 0
+    for gap in gaps_sorted:
+        if gap <= edge:
+            count += 1
+            continue
+        if count:
+            counts[k] = count
+        k = bisect_left(_BOUNDS, gap, k + 1)
+        edge = _BOUNDS[k] if k < len(_BOUNDS) else gap
+        count = 1
+    if count:
+        counts[k] = counts.get(k, 0) + count
     return counts
 
 

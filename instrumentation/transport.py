@@ -6,7 +6,7 @@ import logging
 import threading
 import zlib
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
 from tailtrace.errors import ConfigError
@@ -21,7 +21,7 @@ _GRPC_RETRYABLE = frozenset({"CANCELLED", "DEADLINE_EXCEEDED", "ABORTED", "OUT_O
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of one attempt. `rejected` counts spans the receiver refused inside an accepted body."""
+    """What came of one attempt. `rejected` counts spans or points the receiver refused inside an accepted body."""
 
     ok: bool
     retry: bool = False
@@ -40,9 +40,14 @@ class Transport(Protocol):
     def abort(self) -> None: ...
 
 
-def traces_address(settings: Settings) -> str:
-    """The full HTTP address for spans. A missing scheme is taken for http, a base gets /v1/traces."""
-    text = settings.traces_endpoint or settings.endpoint
+Signal = Literal["traces", "metrics"]
+_SERVICES: dict[Signal, str] = {"traces": "trace.v1.TraceService", "metrics": "metrics.v1.MetricsService"}
+
+
+def address_of(settings: Settings, signal: Signal) -> str:
+    """The full HTTP address for a signal. A missing scheme is taken for http, a base gets /v1/traces or /v1/metrics."""
+    given = getattr(settings, f"{signal}_endpoint")
+    text = given or settings.endpoint
     if "://" not in text:
         log.warning("tailtrace: endpoint %r has no scheme; using http://%s", text, text)
         text = f"http://{text}"
@@ -50,16 +55,21 @@ def traces_address(settings: Settings) -> str:
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ConfigError(f"endpoint: expected http://host:port or https://host:port, got {text!r}")
     _ = parts.port  # raises ValueError where it is no number
-    if settings.traces_endpoint or parts.path.endswith("/v1/traces"):
+    if given or parts.path.endswith(f"/v1/{signal}"):
         return text
-    return text.rstrip("/") + "/v1/traces"
+    return text.rstrip("/") + f"/v1/{signal}"
+
+
+def traces_address(settings: Settings) -> str:
+    """The full HTTP address for spans."""
+    return address_of(settings, "traces")
 
 
 class HttpTransport:
     """OTLP/HTTP with protobuf bodies."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.address = traces_address(settings)
+    def __init__(self, settings: Settings, signal: Signal = "traces") -> None:
+        self.address = address_of(settings, signal)
         self._parts = urlsplit(self.address)
         self._path = (self._parts.path or "/") + (f"?{self._parts.query}" if self._parts.query else "")
         self._timeout_s = settings.timeout_s
@@ -140,10 +150,10 @@ class HttpTransport:
 class GrpcTransport:
     """OTLP/gRPC. Raises ImportError where grpcio is not installed."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, signal: Signal = "traces") -> None:
         import grpc
 
-        text = settings.traces_endpoint or settings.endpoint
+        text = getattr(settings, f"{signal}_endpoint") or settings.endpoint
         parts = urlsplit(text if "://" in text else f"http://{text}")
         if not parts.hostname:
             raise ConfigError(f"endpoint: expected http://host:port, got {text!r}")
@@ -155,7 +165,7 @@ class GrpcTransport:
             self._channel = grpc.secure_channel(self.address, grpc.ssl_channel_credentials())
         else:
             self._channel = grpc.insecure_channel(self.address)
-        self._export = self._channel.unary_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")
+        self._export = self._channel.unary_unary(f"/opentelemetry.proto.collector.{_SERVICES[signal]}/Export")
         self._error = grpc.RpcError
 
     def send(self, body: bytes) -> Answer:
@@ -175,14 +185,14 @@ class GrpcTransport:
         self._channel.close()
 
 
-def open_transport(settings: Settings) -> Transport:
+def open_transport(settings: Settings, signal: Signal = "traces") -> Transport:
     """The transport that `settings.protocol` names; http/protobuf, with a warning, where that one cannot be had.
 
     Raises ConfigError for an endpoint that cannot work.
     """
     if settings.protocol == "grpc":
         try:
-            return GrpcTransport(settings)
+            return GrpcTransport(settings, signal)
         except ImportError:
             log.warning(
                 "tailtrace: protocol grpc needs grpcio (pip install grpcio); sending http/protobuf to %s instead",
@@ -191,7 +201,7 @@ def open_transport(settings: Settings) -> Transport:
     elif settings.protocol not in {"http/protobuf", "http"}:
         log.warning("tailtrace: protocol %r is not known; using http/protobuf", settings.protocol)
     try:
-        return HttpTransport(settings)
+        return HttpTransport(settings, signal)
     except ValueError as error:
         raise ConfigError(f"endpoint: expected http://host:port, got {settings.endpoint!r} ({error})") from error
 
