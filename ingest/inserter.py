@@ -15,6 +15,7 @@ from pathlib import Path
 from tailtrace.errors import StoreDead, StoreError
 from tailtrace.ingest.framing import frame, read_bodies
 from tailtrace.ingest.journal import Segment
+from tailtrace.ingest.partly_stored import without_stored_spans
 from tailtrace.ingest.store.protocol import Store
 
 log = logging.getLogger(__name__)
@@ -91,7 +92,10 @@ class Inserter:
                 return
             with self._changed:
                 self._queue.popleft()
-            self._done(segment)
+            try:
+                self._done(segment)
+            except Exception:
+                log.exception("segment %s is stored, but that could not be noted", segment.id)
             with self._changed:
                 self._changed.notify_all()
 
@@ -106,7 +110,9 @@ class Inserter:
                 return True
             except StoreDead:
                 return False
-            except (StoreError, OSError) as error:
+            except Exception as error:  # whatever it is, a thread that ended would store nothing any more
+                if not isinstance(error, StoreError | OSError):
+                    log.exception("inserting failed in a way that was not expected")
                 self.failures += 1
                 self.last_error = str(error)
                 log.warning("segment %s is not stored yet, next try in %.1f s: %s", segment.id, wait_s, error)
@@ -149,6 +155,8 @@ class Inserter:
         if len(bodies) <= 1:
             self._refuse(segment, bodies, first, error)
             return
+        if segment.signal == "traces":  # the attempt that failed may have left some in the store
+            bodies = without_stored_spans(self._store, bodies)
         middle = len(bodies) // 2
         self._insert_part(segment, bodies[:middle], first, spare_memory)
         self._insert_part(segment, bodies[middle:], first + middle, spare_memory)

@@ -50,6 +50,7 @@ class Journal:
         self._left_over = sorted((int(m[1]), p) for p in directory.iterdir() if (m := _NAME.match(p.name)))
         self._next = self._left_over[-1][0] + 1 if self._left_over else 0
         self._file = -1
+        self._torn = False
         self.active = Segment(signal, directory)
 
     def recover(self) -> list[Segment]:
@@ -75,13 +76,16 @@ class Journal:
         if self._file < 0:
             self._open()
         data = b"".join(part for body in bodies for part in (frame(body), body))
+        if self._torn:
+            self._cut()
         try:
             view = memoryview(data)
             while view:
                 view = view[os.write(self._file, view) :]
             os.fdatasync(self._file)
         except OSError:
-            os.ftruncate(self._file, self.active.bytes)
+            self._torn = True  # until it is cut: nothing may be written behind half a record
+            self._cut()
             raise
         self.active.bodies += len(bodies)
         self.active.items += items
@@ -91,12 +95,18 @@ class Journal:
         """Close the open segment and hand it over; None when it holds nothing."""
         segment = self.active
         if self._file >= 0:
+            if self._torn:
+                self._cut()
             os.close(self._file)
             self._file = -1
             self.active = Segment(self.signal, self.directory)
             if segment.bodies == 0:
                 segment.remove()
         return segment if segment.bodies else None
+
+    def _cut(self) -> None:
+        os.ftruncate(self._file, self.active.bytes)
+        self._torn = False
 
     def _open(self) -> None:
         path = self.directory / f"{self._owner}-{self._next:010d}{SUFFIX}"

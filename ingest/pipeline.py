@@ -9,6 +9,7 @@ its last insert began over a second ago. While the inserter is busy segments gro
 cheaper per item.
 """
 
+import logging
 import os
 import threading
 import time
@@ -26,11 +27,14 @@ from tailtrace.ingest.settings import ServerSettings
 from tailtrace.ingest.store.landing import LANDINGS
 from tailtrace.ingest.store.protocol import Signal, Store
 
+log = logging.getLogger(__name__)
+
 SEGMENT_ITEMS = 25_000
 FULL_SEGMENT_ITEMS = 50_000
 SEGMENT_BYTES = 16 * 1024 * 1024
 INSERT_INTERVAL_S: dict[Signal, float] = {"traces": 1.0, "metrics": 2.0}
 _DISK_CHECK_INTERVAL_S = 1.0
+_AFTER_FAILURE_S = 0.2
 
 
 class _Waiting:
@@ -55,6 +59,7 @@ class _Lane:
         self.recent = RecentDeliveries(directory / signal / "delivered")
         self.waiting: dict[bytes, _Waiting] = {}
         self.keys: dict[str, list[bytes]] = {}  # digests of the bodies in each segment that is not stored yet
+        self.pending: set[bytes] = set()  # all of those: a repeat is known as one for as long as its body waits
         self.interval_s = INSERT_INTERVAL_S[signal]
         self.sealed_at = float("-inf")
         self.submitted = self.stored = 0  # bodies taken in, bodies that left the journal: their order is the same
@@ -120,7 +125,7 @@ class Pipeline:
             lane = self._lanes[signal]
             if not self._running:
                 raise Overloaded("the receiver is not running")
-            if key in lane.recent:
+            if key in lane.pending or key in lane.recent:
                 self._counts["repeated_bodies"] += 1
                 future.set_result(None)
                 return future
@@ -160,7 +165,7 @@ class Pipeline:
             self._running = False
             self._changed.notify_all()
         if self._writer is not None:
-            self._writer.join()
+            self._writer.join(timeout_s + 10)
             self._writer = None
         for lane in self._lanes.values():
             lane.inserter.stop(timeout_s)
@@ -178,6 +183,7 @@ class Pipeline:
                 "stored_segments": self._counts["stored_segments"],
                 "refused_bodies": sum(lane.inserter.refused_bodies for lane in lanes),
                 "insert_failures": sum(lane.inserter.failures for lane in lanes),
+                "writer_failures": self._counts["writer_failures"],
                 "journal_bytes": self._journal_bytes,
                 "journal_bodies": sum(lane.submitted - lane.stored for lane in lanes),
                 "waiting_segments": sum(lane.inserter.waiting() for lane in lanes),
@@ -207,27 +213,37 @@ class Pipeline:
         """Queue a segment of an earlier start."""
         keys = [digest(body) for body in read_bodies(segment.path)]
         lane.keys[segment.id] = keys
-        lane.recent.add(keys)
+        lane.pending.update(keys)
         lane.submitted += segment.bodies
         self._journal_bytes += segment.bytes
         lane.inserter.put(segment)
 
     def _write(self) -> None:
-        """The journal thread."""
+        """The journal thread. Whatever goes wrong in a turn, the next one comes: senders wait for it."""
         while True:
-            with self._changed:
-                while not self._has_work():  # the deadline is new after each event: an insert that ends makes one
-                    self._changed.wait(self._next_deadline_s())
-                batches = [(lane, self._next_batch(lane)) for lane in self._lanes.values()]
-            for lane, batch in batches:
-                if batch:
-                    self._append(lane, batch)
-            with self._changed:
-                for lane in self._lanes.values():
-                    if self._seal_due(lane):
-                        self._seal(lane)
-                if not self._running and not any(lane.waiting for lane in self._lanes.values()):
+            try:
+                if self._turn():
                     return
+            except Exception:
+                log.exception("the journal's thread failed; bodies that wait are tried again")
+                with self._changed:
+                    self._counts["writer_failures"] += 1
+                    self._changed.wait(_AFTER_FAILURE_S)
+
+    def _turn(self) -> bool:
+        """Write what waits, answer, seal what is due; True after the last turn."""
+        with self._changed:
+            while not self._has_work():  # the deadline is new after each event: an insert that ends makes one
+                self._changed.wait(self._next_deadline_s())
+            batches = [(lane, self._next_batch(lane)) for lane in self._lanes.values()]
+        for lane, batch in batches:
+            if batch:
+                self._append(lane, batch)
+        with self._changed:
+            for lane in self._lanes.values():
+                if self._seal_due(lane):
+                    self._seal(lane)
+            return not self._running and not any(lane.waiting for lane in self._lanes.values())
 
     def _has_work(self) -> bool:
         return not self._running or any(lane.waiting or self._seal_due(lane) for lane in self._lanes.values())
@@ -258,7 +274,9 @@ class Pipeline:
         failure: Overloaded | None = None
         try:
             lane.journal.append([waiting.body for waiting in batch], items)
-        except OSError as error:
+        except Exception as error:
+            if not isinstance(error, OSError):
+                log.exception("the journal failed")
             failure = Overloaded(f"the journal cannot be written: {error}", retry_after_s=30)
         with self._changed:
             for waiting in batch:
@@ -266,7 +284,7 @@ class Pipeline:
             if failure is None:
                 keys = [waiting.key for waiting in batch]
                 lane.keys.setdefault(lane.journal.active.id, []).extend(keys)
-                lane.recent.add(keys)
+                lane.pending.update(keys)
                 self._counts["accepted_bodies"] += len(batch)
                 self._counts["accepted_items"] += items
             else:
@@ -297,13 +315,21 @@ class Pipeline:
             lane.inserter.put(segment)
 
     def _stored(self, segment: Segment) -> None:
-        """An inserter is done with a segment: only now may it leave the journal."""
+        """An inserter is done with a segment: only now may it leave the journal.
+
+        A file system that refuses costs no more than memory of repeats: a segment that stays is inserted again at the
+        next start, under its old token, which adds nothing.
+        """
         lane = self._lanes[segment.signal]
         with self._changed:
             keys = lane.keys.pop(segment.id, [])
-            lane.recent.keep(keys)
-        segment.remove()
-        with self._changed:
+            lane.recent.add(keys)
+            lane.pending.difference_update(keys)
+            try:
+                lane.recent.keep(keys)
+                segment.remove()
+            except OSError as error:
+                log.warning("segment %s is stored, but the journal cannot be tidied: %s", segment.id, error)
             self._journal_bytes -= segment.bytes
             lane.stored += segment.bodies
             self._counts["stored_items"] += segment.items

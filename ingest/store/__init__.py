@@ -4,7 +4,7 @@ from tailtrace.ingest.settings import ServerSettings
 from tailtrace.ingest.store.migrations import ddl, migrate
 from tailtrace.ingest.store.protocol import Role, Signal, Store
 
-__all__ = ["Role", "Signal", "Store", "ddl", "migrate", "open_store"]
+__all__ = ["Role", "Signal", "Store", "ddl", "migrate", "open_store", "open_store_when_there"]
 
 
 def open_store(settings: ServerSettings) -> Store:
@@ -27,3 +27,12 @@ def open_store(settings: ServerSettings) -> Store:
         store.close()
         raise
     return store
+
+
+def open_store_when_there(settings: ServerSettings) -> Store:
+    """Like `open_store`, but a ClickHouse server that is away is waited for by whoever uses the store."""
+    if not settings.clickhouse_url:
+        return open_store(settings)
+    from tailtrace.ingest.store.waiting import WaitingStore
+
+    return WaitingStore(lambda: open_store(settings))

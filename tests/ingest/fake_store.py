@@ -27,3 +27,7 @@ class FakeStore:
         if token not in self.tokens:
             self.tokens.append(token)
             self.bodies += bodies
+
+    def query(self, sql: str, parameters: object = None, **_: object) -> list[dict[str, str]]:
+        """Nothing is found: a refused segment left nothing behind."""
+        return []

@@ -94,3 +94,23 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytes
     assert segment is not None
     assert list(read_bodies(segment.path)) == [b"kept", b"later"]
     assert (segment.bodies, segment.items) == (2, 2)
+
+
+def test_half_a_record_that_could_not_be_cut_is_cut_before_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path, "traces")
+    journal.append([b"first"], 1)
+
+    def broken(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tailtrace.ingest.journal.os.fdatasync", broken)
+        patch.setattr("tailtrace.ingest.journal.os.ftruncate", broken)
+        with pytest.raises(OSError, match="Input/output"):
+            journal.append([b"never acknowledged"], 1)
+    journal.append([b"second"], 1)
+    segment = journal.seal()
+    assert segment is not None
+    assert segment.path.read_bytes() == b"\x05first\x06second"

@@ -201,3 +201,51 @@ def test_many_small_bodies_make_few_segments(tmp_path: Path) -> None:
     pipeline.stop()
     assert len(store.bodies) == 501
     assert len(store.tokens) == 2
+
+
+def test_a_repeat_is_known_for_as_long_as_its_body_waits(tmp_path: Path) -> None:
+    store = FakeStore()
+    store.error = "away for longer than senders retry"
+    pipeline = pipeline_of(store, tmp_path)
+    pipeline.start()
+    pipeline.submit("traces", b"body", 1).result(10)
+    for lane in pipeline._lanes.values():
+        lane.recent._time = lambda: time.time() + 3_600
+        lane.recent.add([])
+    pipeline.submit("traces", b"body", 1).result(10)
+    store.error = None
+    pipeline.flush()
+    pipeline.stop()
+    assert store.bodies == [b"body"]
+
+
+def test_the_journal_thread_outlives_what_nobody_expected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = FakeStore()
+    pipeline = pipeline_of(store, tmp_path)
+    pipeline.start()
+    with monkeypatch.context() as patch:
+        patch.setattr("tailtrace.ingest.journal.frame", lambda body: 1 / 0)
+        with pytest.raises(Overloaded, match="division by zero"):
+            pipeline.submit("traces", b"body", 1).result(10)
+    pipeline.submit("traces", b"body", 1).result(10)
+    pipeline.flush()
+    pipeline.stop()
+    assert store.bodies == [b"body"]
+
+
+def test_a_folder_that_cannot_be_tidied_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = FakeStore()
+    pipeline = pipeline_of(store, tmp_path)
+    pipeline.start()
+
+    def broken(*_: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tailtrace.ingest.journal.Segment.remove", broken)
+        pipeline.submit("traces", b"one", 1).result(10)
+        pipeline.flush()
+    pipeline.submit("traces", b"two", 1).result(10)
+    pipeline.flush()
+    pipeline.stop()
+    assert store.bodies == [b"one", b"two"]

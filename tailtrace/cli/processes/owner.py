@@ -131,11 +131,11 @@ class OwnerProcess:
         from tailtrace.cli.processes.loops import LoopThread
         from tailtrace.ingest.pipeline import Pipeline
         from tailtrace.ingest.receiver import Counters
-        from tailtrace.ingest.store import open_store
+        from tailtrace.ingest.store import open_store_when_there
 
         settings = self._settings
         settings.data.mkdir(parents=True, exist_ok=True)
-        self._store = open_store(settings)
+        self._store = open_store_when_there(settings)
         self._undo.callback(self._store.close)
         self._pipeline = Pipeline(self._store, settings.data / "journal", settings)
         self._pipeline.start()
