@@ -22,8 +22,8 @@ class ServiceFreshness:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Spans, points or records that are missing, by kind and reason: of the last 24 h before the newest loss; what clients
-    dropped, since they began.
+    """Spans, points or records that are missing, by kind and reason: of the last 24 h before the newest loss; what
+    clients dropped, since they began.
     """
 
     service: str

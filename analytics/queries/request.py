@@ -8,7 +8,7 @@ from tailtrace.analytics.judge import judge_spans
 from tailtrace.analytics.queries.critical_path import Interval, Segment, intervals, segments
 from tailtrace.analytics.queries.request_head import StageLine, request_head
 from tailtrace.analytics.queries.request_row import RequestRow
-from tailtrace.analytics.queries.trace_spans import SpanRow, read_spans, span_rows
+from tailtrace.analytics.queries.trace_spans import SpanRow, span_rows
 from tailtrace.analytics.trace import read_trace
 from tailtrace.ingest.store import Store
 from tailtrace.stages import BY_NAME, UNEXPLAINED
@@ -42,9 +42,10 @@ def get_request(
     """Everything about a trace. Raises Rejected for a malformed id, NotFound when nothing is stored under it."""
     head = request_head(store, trace_id, span_id=span_id)
     first = head.requests[0]
-    judged = judge_spans(read_trace(store, head.trace_id))
+    stored = read_trace(store, head.trace_id)
+    judged = judge_spans(stored)
     own = next((one for one in judged if one.row["SpanId"] == first.span_id), judged[0] if judged else None)
-    spans = span_rows(read_spans(store, head.trace_id))
+    spans = span_rows(stored)
     return RequestDetail(
         trace_id=head.trace_id,
         requests=head.requests,

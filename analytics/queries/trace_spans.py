@@ -7,9 +7,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
 
-from tailtrace.ingest.store import Store
+from tailtrace.analytics.trace import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,77 +32,46 @@ class SpanRow:
     simulated: bool
 
 
-_BOUNDS: Final = """
-SELECT count() AS n, toUnixTimestamp64Nano(min(Start)) AS first, toUnixTimestamp64Nano(max(End)) AS last
-FROM otel_traces_trace_id_ts WHERE TraceId = {trace:String}
-"""
-_SPANS: Final = """
-SELECT SpanId, any(ParentSpanId) AS ParentSpanId, any(ServiceName) AS ServiceName, any(SpanName) AS SpanName,
-  any(SpanKind) AS SpanKind,
-  any(Stage) AS Stage, any(SpanAttributes['tailtrace.stage_name']) AS StageName, any(StatusCode) AS StatusCode,
-  toUnixTimestamp64Nano(min(Timestamp)) AS StartNs, max(Duration) AS Duration,
-  any(ResourceAttributes['tailtrace.simulated']) = 'true' AS Simulated
-FROM otel_traces
-WHERE TraceId = {trace:String} AND Timestamp >= fromUnixTimestamp64Nano({first:Int64}, 'UTC')
-  AND Timestamp <= fromUnixTimestamp64Nano({last:Int64}, 'UTC')
-  AND toStartOfMinute(Timestamp) >= toStartOfMinute(fromUnixTimestamp64Nano({first:Int64}, 'UTC'))
-  AND toStartOfMinute(Timestamp) <= toStartOfMinute(fromUnixTimestamp64Nano({last:Int64}, 'UTC'))
-GROUP BY SpanId ORDER BY StartNs, SpanId
-"""
-
-
-def trace_bounds(store: Store, trace: str) -> tuple[int, int] | None:
-    """First start and last end of a trace's spans, Unix ns; None when it has none."""
-    row = store.query(_BOUNDS, {"trace": trace}, role="ui")[0]
-    return (int(row["first"]), int(row["last"])) if row["n"] else None
-
-
-def read_spans(store: Store, trace: str) -> list[dict[str, Any]]:
-    """Narrow rows of a trace's spans by start, each id once (a resent span is the same span)."""
-    bounds = trace_bounds(store, trace)
-    if bounds is None:
-        return []
-    return store.query(_SPANS, {"trace": trace, "first": bounds[0], "last": bounds[1]}, role="ui")
-
-
-def span_rows(spans: Sequence[Mapping[str, Any]]) -> list[SpanRow]:
-    """Rows in tree order. A span whose parent is absent, or that lies on a cycle, stands at the top, marked orphan
-    when it names a parent.
+def span_rows(spans: Sequence[Span]) -> list[SpanRow]:
+    """Rows in tree order, each id once (a resent span is the same span). A span whose parent is absent, or that lies on
+    a cycle, stands at the top, marked orphan when it names a parent.
     """
-    by_id = {span["SpanId"]: span for span in spans}
-    children: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    tops = []
+    by_id: dict[str, Span] = {}
     for span in spans:
-        parent = span["ParentSpanId"]
-        if parent and parent in by_id and parent != span["SpanId"]:
+        by_id.setdefault(span.span_id, span)
+    children: dict[str, list[Span]] = defaultdict(list)
+    tops = []
+    for span in sorted(by_id.values(), key=lambda one: (one.start_unix_ns, one.span_id)):
+        parent = span.parent_span_id
+        if parent and parent in by_id and parent != span.span_id:
             children[parent].append(span)
         else:
             tops.append(span)
-    order: list[tuple[Mapping[str, Any], int]] = []
+    order: list[tuple[Span, int]] = []
     seen: set[str] = set()
     _walk(tops, children, order, seen)
-    for span in spans:  # what only a cycle reaches
-        if span["SpanId"] not in seen:
+    for span in by_id.values():  # what only a cycle reaches
+        if span.span_id not in seen:
             _walk([span], children, order, seen)
     sizes = _sizes([depth for _, depth in order])
     return [_span_row(span, depth, size, by_id) for (span, depth), size in zip(order, sizes, strict=True)]
 
 
 def _walk(
-    tops: Sequence[Mapping[str, Any]],
-    children: Mapping[str, Sequence[Mapping[str, Any]]],
-    order: list[tuple[Mapping[str, Any], int]],
+    tops: Sequence[Span],
+    children: Mapping[str, Sequence[Span]],
+    order: list[tuple[Span, int]],
     seen: set[str],
 ) -> None:
     """Depth first without recursion: traces can be deeper than Python's stack."""
     stack = [(span, 0) for span in reversed(tops)]
     while stack:
         span, depth = stack.pop()
-        if span["SpanId"] in seen:
+        if span.span_id in seen:
             continue
-        seen.add(span["SpanId"])
+        seen.add(span.span_id)
         order.append((span, depth))
-        stack.extend((child, depth + 1) for child in reversed(children.get(span["SpanId"], ())))
+        stack.extend((child, depth + 1) for child in reversed(children.get(span.span_id, ())))
 
 
 def _sizes(depths: Sequence[int]) -> list[int]:
@@ -120,20 +88,20 @@ def _sizes(depths: Sequence[int]) -> list[int]:
     return sizes
 
 
-def _span_row(span: Mapping[str, Any], depth: int, size: int, by_id: Mapping[str, Any]) -> SpanRow:
-    parent = span["ParentSpanId"]
+def _span_row(span: Span, depth: int, size: int, by_id: Mapping[str, Span]) -> SpanRow:
+    parent = span.parent_span_id
     return SpanRow(
-        span_id=span["SpanId"],
+        span_id=span.span_id,
         parent_span_id=parent,
-        service=span["ServiceName"],
-        name=span["StageName"] or span["SpanName"],
-        kind=span["SpanKind"],
-        stage=span["Stage"],
-        status=span["StatusCode"],
-        start_unix_ns=str(int(span["StartNs"])),
-        duration_ns=int(span["Duration"]),
+        service=span.service,
+        name=span.attributes.get("tailtrace.stage_name") or span.name,
+        kind=span.kind,
+        stage=span.attributes.get("tailtrace.stage", ""),
+        status=span.status,
+        start_unix_ns=str(span.start_unix_ns),
+        duration_ns=span.duration_ns,
         depth=depth,
         size=size,
         orphan=bool(parent) and parent not in by_id,
-        simulated=bool(span["Simulated"]),
+        simulated=span.resource.get("tailtrace.simulated") == "true",
     )

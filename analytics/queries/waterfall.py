@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from tailtrace.analytics.judge import judge_spans
 from tailtrace.analytics.queries.critical_path import Interval, Segment, intervals, segments
 from tailtrace.analytics.queries.trace_id import trace_id as checked
-from tailtrace.analytics.queries.trace_spans import SpanRow, read_spans, span_rows
+from tailtrace.analytics.queries.trace_spans import SpanRow, span_rows
 from tailtrace.analytics.trace import read_trace
 from tailtrace.errors import NotFound
 from tailtrace.ingest.store import Store
 
-MAX_ROWS = 25_000
+MAX_ROWS = 20_000
 
 
 class _Words:
@@ -34,12 +34,11 @@ class _Words:
 
 @dataclass(frozen=True, slots=True)
 class Waterfall:
-    """Columns of one length, in tree order. Starts are ns after `start_unix_ns`; names, services and stages are
-    indexes into `words`.
+    """Columns of one length, in tree order. Starts are ns after `start_unix_ns`; names, services and stages are indexes
+    into `words`; `span_ids` is all ids in one text, 16 digits each; `flags` are 1 error, 2 orphan, 4 simulated.
 
-    `path` is the critical path as [row, stage word, start, duration,
-    derived 0/1]; `derived` are stage intervals made from an
-    engine's attributes as [row, stage word, start, duration]. `flags` per row: 1 error, 2 orphan, 4 simulated.
+    `path` is the critical path as [row or -1, stage word, duration, derived 0/1], gapless from `path_start`.
+    `derived` are stage intervals made from an engine's attributes as [row, stage word, start, duration].
     """
 
     trace_id: str
@@ -49,7 +48,7 @@ class Waterfall:
     total: int
     shown: int
     words: list[str]
-    span_ids: list[str] = field(repr=False)
+    span_ids: str = field(repr=False)
     names: list[int] = field(repr=False)
     services: list[int] = field(repr=False)
     stages: list[int] = field(repr=False)
@@ -58,6 +57,7 @@ class Waterfall:
     depths: list[int] = field(repr=False)
     sizes: list[int] = field(repr=False)
     flags: list[int] = field(repr=False)
+    path_start: int
     path: list[list[int]] = field(repr=False)
     derived: list[list[int]] = field(repr=False)
 
@@ -67,12 +67,13 @@ def waterfall(store: Store, trace_id: str, *, span_id: str | None = None, max_ro
     NotFound.
     """
     trace = checked(trace_id)
-    rows = span_rows(read_spans(store, trace))
+    spans = read_trace(store, trace)
+    rows = span_rows(spans)
     if not rows:
         raise NotFound(
             f"no spans are stored under trace id {trace}: it was never received, or retention has removed them"
         )
-    judged = judge_spans(read_trace(store, trace))
+    judged = judge_spans(spans)
     own = next((one for one in judged if one.row["SpanId"] == span_id), None)
     own = own or next((one for one in judged if one.row["IsRoot"]), judged[0] if judged else None)
     path = segments(own.segments) if own else []
@@ -132,7 +133,7 @@ def _columns(
         total=total,
         shown=len(rows),
         words=words.words,
-        span_ids=[row.span_id for row in rows],
+        span_ids="".join(row.span_id for row in rows),
         names=[words.number(row.name) for row in rows],
         services=[words.number(row.service) for row in rows],
         stages=[words.number(row.stage) for row in rows],
@@ -141,17 +142,8 @@ def _columns(
         depths=[row.depth for row in rows],
         sizes=_sizes(rows),
         flags=[(row.status == "Error") | row.orphan << 1 | row.simulated << 2 for row in rows],
-        path=[
-            [
-                index[one.span_id],
-                words.number(one.stage),
-                int(one.start_unix_ns) - begin,
-                one.duration_ns,
-                int(one.derived),
-            ]
-            for one in path
-            if one.span_id in index
-        ],
+        path_start=int(path[0].start_unix_ns) - begin if path else 0,
+        path=[[index.get(one.span_id, -1), words.number(one.stage), one.duration_ns, int(one.derived)] for one in path],
         derived=[
             [index[one.span_id], words.number(one.stage), int(one.start_unix_ns) - begin, one.duration_ns]
             for one in derived

@@ -7,11 +7,13 @@
   tt.TraceModel = class {
     constructor(data) {
       this.data = data;
-      this.count = data.span_ids.length;
-      this.indexOf = new Map(data.span_ids.map((id, index) => [id, index]));
+      this.count = data.names.length;
+      this.ids = data.span_ids.match(/.{16}/g) || [];
+      this.indexOf = new Map(this.ids.map((id, index) => [id, index]));
+      this.path = this._path();
       this.folded = new Uint8Array(this.count);
       this.parents = this._parents();
-      this.pathOf = this._segmentsBy(data.path);
+      this.pathOf = this._segmentsBy(this.path);
       this.derivedOf = this._segmentsBy(data.derived);
       this.openGroups = new Set();
       this.groups = this._groups();
@@ -29,6 +31,12 @@
         line.push(index);
       });
       return parents;
+    }
+
+    // [row, stage word, start, duration, derived]: the segments follow each other, so starts are sums.
+    _path() {
+      let at = this.data.path_start;
+      return this.data.path.map(([row, stage, length, derived]) => [row, stage, (at += length) - length, length, derived]);
     }
 
     _segmentsBy(list) {

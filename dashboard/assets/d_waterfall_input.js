@@ -79,7 +79,7 @@
       pen.fillRect(data.starts[index] * scale, (lane * index) / model.count, Math.max(0.5, data.durations[index] * scale), thick);
     }
     pen.globalAlpha = 1;
-    for (const segment of data.path) {
+    for (const segment of model.path) {
       pen.fillStyle = colour(data.words[segment[1]]);
       pen.fillRect(segment[2] * scale, height - 8, Math.max(0.5, segment[3] * scale), 8);
     }

@@ -25,7 +25,7 @@
     // Only the answer to the newest selection is drawn.
     async show(model, index) {
       const asked = ++this.asked;
-      const id = model.data.span_ids[index];
+      const id = model.ids[index];
       this.place.hidden = false;
       this._head(model, index);
       try {

@@ -249,7 +249,7 @@
 
     select(index) {
       this.selected = index;
-      tt.remember({ span: index < 0 ? null : this.model.data.span_ids[index] });
+      tt.remember({ span: index < 0 ? null : this.model.ids[index] });
       if (index < 0) this.panel.hide();
       else {
         this.panel.show(this.model, index);
@@ -283,7 +283,7 @@
 
     matchesQuery(index) {
       const { model } = this;
-      const text = model.name(index) + " " + model.service(index) + " " + model.stage(index) + " " + model.data.span_ids[index];
+      const text = model.name(index) + " " + model.service(index) + " " + model.stage(index) + " " + model.ids[index];
       return text.toLowerCase().includes(this.query);
     }
 

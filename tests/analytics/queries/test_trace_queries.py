@@ -9,8 +9,9 @@ import pytest
 from seeding import SECOND, T0, insert_traces, judge_traces
 
 from tailtrace.analytics.queries import get_request, get_span, to_json, waterfall
-from tailtrace.analytics.queries.trace_spans import span_rows
+from tailtrace.analytics.queries.trace_spans import SpanRow, span_rows
 from tailtrace.analytics.queries.waterfall import keep
+from tailtrace.analytics.trace import Span
 from tailtrace.errors import NotFound, Rejected
 from tailtrace.ingest.store import Store
 from tailtrace.instrumentation.otlp import SpanData, encode_traces
@@ -99,8 +100,10 @@ def test_the_waterfall_has_the_same_spans_in_tree_order(traced: Store) -> None:
     assert found.depths == [0, 1, 1, 2, 3, 3]
     assert found.sizes == [5, 0, 3, 2, 0, 0]
     assert found.starts == [0, 0, 10 * MS, 10 * MS, 10 * MS, 30 * MS]
+    assert found.span_ids == "".join(f"{number:016x}" for number in (1, 2, 3, 4, 5, 6))
+    assert found.path_start == 0
     assert (found.total, found.shown, found.duration_ns) == (6, 6, 100 * MS)
-    assert [(row, found.words[stage], length) for row, stage, _, length, _ in found.path] == [
+    assert [(row, found.words[stage], length) for row, stage, length, _ in found.path] == [
         (1, "auth", 10 * MS), (4, "queue", 20 * MS), (5, "decode", 60 * MS), (0, "unexplained", 10 * MS),
     ]  # fmt: skip
 
@@ -125,20 +128,25 @@ def test_what_is_not_there(traced: Store) -> None:
             get_request(traced, bad)
 
 
-def rows_of(tree: dict[int, int], durations: dict[int, int] | None = None) -> list[Any]:
-    same = dict.fromkeys(("ServiceName", "SpanKind", "Stage", "StageName", "StatusCode"), "") | {"Simulated": False}
-    spans = [
-        {
-            **same,
-            "SpanId": str(number),
-            "ParentSpanId": str(parent) if parent else "",
-            "SpanName": f"n{number}",
-            "StartNs": T0 + number,
-            "Duration": (durations or {}).get(number, 1),
-        }
-        for number, parent in tree.items()
-    ]
-    return span_rows(spans)
+def rows_of(tree: dict[int, int], durations: dict[int, int] | None = None) -> list[SpanRow]:
+    def end(number: int) -> int:
+        return T0 + number + (durations or {}).get(number, 1)
+
+    return span_rows(
+        [
+            Span(
+                TRACE,
+                str(number),
+                str(parent) if parent else "",
+                f"n{number}",
+                "Internal",
+                "s",
+                T0 + number,
+                end(number),
+            )
+            for number, parent in tree.items()
+        ]
+    )
 
 
 def test_orphans_and_cycles_are_kept_once() -> None:
