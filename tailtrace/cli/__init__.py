@@ -43,6 +43,11 @@ def main() -> None:
 
 
 def _run(arguments: list[str]) -> int:
+    if arguments[:1] == ["run"]:
+        # Runs with the client alone, beside an engine that has none of the server's packages.
+        from tailtrace.instrumentation.run.command import run as run_command
+
+        return run_command(arguments[1:])
     try:
         from tailtrace.cli.app import run
 

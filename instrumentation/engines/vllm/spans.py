@@ -1,0 +1,106 @@
+"""What the engine core keeps of its requests and steps: bare numbers. Their spans are made in the export thread."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tailtrace.instrumentation import ids
+from tailtrace.instrumentation.encode import encode_stage
+from tailtrace.instrumentation.otlp import INTERNAL, encode_span_fields, span_attributes, span_head, span_identity
+from tailtrace.instrumentation.record import Remote, Stage
+from tailtrace.instrumentation.steps import SCOPE, step_trace_id
+
+_MAX_LISTED: Final = 256
+
+
+class EngineRequest:
+    """One request in the engine core. Times are marks of the clock, 0 where it has not come to that."""
+
+    __slots__ = (
+        "accepted_ns", "end_ns", "first_ns", "forward", "outcome", "parent", "preempted", "request_id", "scheduled_ns",
+        "sent_ns",
+    )  # fmt: skip
+
+    def __init__(self, request_id: str, parent: Remote, sent_ns: int, accepted_ns: int, forward: bool) -> None:
+        self.request_id = request_id
+        self.parent = parent
+        self.sent_ns = sent_ns
+        self.accepted_ns = accepted_ns
+        self.forward = forward
+        self.scheduled_ns = 0
+        self.first_ns = 0
+        self.end_ns = 0
+        # Start and end of each wait after a preemption, alternating; an odd count is a wait that never ended.
+        self.preempted: list[int] = []
+        self.outcome = "ok"
+
+    def stages(self) -> list[tuple[str, int, int]]:
+        """Name, start and end of each stage; they follow each other without a gap."""
+        end_ns = self.end_ns
+        found = []
+        if self.sent_ns:
+            found.append(("engine_submit", min(self.sent_ns, self.accepted_ns), self.accepted_ns))
+        found.append(("queue", self.accepted_ns, self.scheduled_ns or end_ns))
+        if self.scheduled_ns:
+            found.append(("forward" if self.forward else "prefill", self.scheduled_ns, self.first_ns or end_ns))
+        if self.first_ns and end_ns > self.first_ns and not self.forward:
+            found.append(("decode", self.first_ns, end_ns))
+        waits = self.preempted if len(self.preempted) % 2 == 0 else [*self.preempted, end_ns]
+        found.extend(("preempted", waits[at], waits[at + 1]) for at in range(0, len(waits), 2))
+        return found
+
+    def encode(self, anchor_ns: int) -> bytes:
+        """All its stages' spans."""
+        identity = span_identity(self.parent.trace_id, self.parent.span_id)
+        encoded = []
+        for name, start_ns, end_ns in self.stages():
+            stage = Stage(name, {"gen_ai.request.id": self.request_id})
+            if self.outcome != "ok":
+                stage.set("tailtrace.outcome", self.outcome)
+            stage.start_ns, stage.end_ns = start_ns, max(start_ns, end_ns)
+            encoded.append(encode_stage(stage, identity, ids.span_id(), anchor_ns))
+        return b"".join(encoded)
+
+
+class EngineStep:
+    """One step: what was running and waiting when it was scheduled, and what it computed."""
+
+    __slots__ = ("decode_tokens", "deferred", "end_ns", "engine_id", "kv_usage", "preempted", "prefill", "running",
+                 "start_ns", "waiting")  # fmt: skip
+    scope = SCOPE
+
+    def __init__(self, start_ns: int) -> None:
+        self.start_ns = start_ns
+        self.end_ns = 0
+        self.engine_id = ""
+        self.running = 0
+        self.waiting = 0
+        self.deferred = 0
+        self.decode_tokens = 0
+        self.kv_usage: float | None = None
+        self.prefill: list[tuple[str, int]] = []
+        self.preempted: list[str] = []
+
+    def encode(self, anchor_ns: int) -> bytes:
+        """Its span."""
+        attributes: dict[str, Any] = {
+            "tailtrace.engine_id": self.engine_id,
+            "tailtrace.running": self.running,
+            "tailtrace.waiting": self.waiting,
+            "tailtrace.waiting_capacity": self.waiting - self.deferred,
+            "tailtrace.waiting_deferred": self.deferred,
+            "tailtrace.prefill_tokens": sum(tokens for _, tokens in self.prefill),
+            "tailtrace.decode_tokens": self.decode_tokens,
+        }
+        if self.kv_usage is not None:
+            attributes["tailtrace.kv_usage"] = self.kv_usage
+        if self.prefill:
+            listed = self.prefill[:_MAX_LISTED]
+            attributes["tailtrace.prefill"] = ",".join([f"{name}:{tokens}" for name, tokens in listed])
+        if self.preempted:
+            attributes["tailtrace.preempted"] = ",".join(self.preempted[:_MAX_LISTED])
+        start_unix_ns = self.start_ns + anchor_ns
+        return encode_span_fields(
+            span_identity(step_trace_id(self.engine_id, start_unix_ns), b""), ids.span_id(),
+            start_unix_ns, self.end_ns + anchor_ns, span_head("step", INTERNAL) + span_attributes(attributes),
+        )  # fmt: skip
