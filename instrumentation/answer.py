@@ -30,6 +30,10 @@ _TOKEN_TYPES: Final = (
 _FRAMED: Final = (b"text/event-stream", b"application/x-ndjson", b"application/ndjson", b"application/json")
 
 
+def _no_switch(on: bool) -> None:
+    """The answer is over."""
+
+
 def _sender(answer: Answer, record: Record, send: Send, flow: Any) -> tuple[Send, Callable[[bool], None]]:
     """The `send` that the app gets, and the switch of its fast path.
 
@@ -225,13 +229,14 @@ class Answer:
     def finish(self, failed: type[BaseException] | None) -> None:
         """The app has returned, or raised `failed`."""
         record = self._record
+        self._let_go()
         if self._bodies <= 2 and not record.streaming and self._done_ns:
             # A whole answer handed over at once: all of it is sending.
             record.mark("stream_out", self._start_ns, self._done_ns)
         else:
             for before, after in self._blocked:
                 record.mark("stream_out", before, after)
-        if self._size and not (self._fast or record.first_ns):
+        if self._size and not record.first_ns:
             record.attributes["http.response.body.size"] = self._size
         if self._status:
             record.attributes["http.response.status_code"] = self._status
@@ -251,6 +256,13 @@ class Answer:
                 # The answer was begun and never completed, and nobody left: the client got a torn body.
                 outcome, error = "error", "IncompleteResponse"
         record.finish(outcome, self._done_ns if outcome != "error" else 0, error)
+
+    def _let_go(self) -> None:
+        """Undo the circles of self and its functions: the cycle collector would have to walk the whole application."""
+        self._set_fast(False)
+        self._stream_send = self._server_send
+        self._set_fast = _no_switch
+        del self.send
 
     def _rtt_ns(self) -> int:
         """The kernel's smoothed round trip to the client, where the server shows its socket (Linux)."""

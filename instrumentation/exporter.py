@@ -108,7 +108,9 @@ class Exporter:
                 thread.join(timeout_s * 0.1)
         lost = self._buffer.drop_all("shutdown") + self._drop_backlog("shutdown")
         if lost:
-            log.warning("tailtrace: %d %s could not be sent to %s before exit", lost, self.what, self._transport.address)
+            log.warning(
+                "tailtrace: %d %s could not be sent to %s before exit", lost, self.what, self._transport.address
+            )
 
     # The rest runs in the thread.
 

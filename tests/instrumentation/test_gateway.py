@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+import weakref
 from typing import Any
 
 import pytest
@@ -393,3 +395,24 @@ async def test_a_websocket_is_one_span() -> None:
     with captured() as spans:
         await wrap_gateway(app)({"type": "websocket", "path": "/ws", "headers": []}, None, send)
         assert len(spans()) == 1
+
+
+async def test_a_finished_request_needs_no_cycle_collector() -> None:
+    seen: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        seen.append(weakref.ref(scope["tailtrace.request"]))
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
+        for _ in range(3):
+            await send({"type": "http.response.body", "body": sse(chat("x"))[0], "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    gc.collect()
+    gc.disable()
+    try:
+        with captured() as spans:
+            await call(wrap_gateway(app))
+            one(spans())
+            assert seen[0]() is None
+    finally:
+        gc.enable()
