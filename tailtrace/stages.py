@@ -4,6 +4,9 @@ A stage has a kind (wait or work), the resource it waits for or works on, and on
 Colours are a light and a dark variant, chosen so that neighbours in a stacked bar differ in lightness as well as in hue.
 """
 
+# A line a stage, to be read as a table.
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -61,7 +64,7 @@ REQUEST_STAGES: Final[tuple[Stage, ...]] = (
     Stage("external", "wait", "network", "#6F5D8A", "#8F7DAA", "call to a database, store or other API with no spans of its own"),
     Stage("app", "work", "cpu", "#5F6B7A", "#8492A3", "self time of a span without a stage, other than the entry span"),
     Stage("custom", "work", "cpu", "#3B5B92", "#6282BC", "a stage the user named"),
-)
+)  # fmt: skip
 
 STARTUP_STAGES: Final[tuple[Stage, ...]] = (
     Stage("engine_init", "work", "cpu", "#6D7FA8", "#8D9FC8", "engine and its processes set up"),
