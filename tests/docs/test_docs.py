@@ -100,3 +100,40 @@ def test_worked_example_adds_up_and_names_known_stages() -> None:
     assert all(stage["share"] == stage["duration_ns"] / request["duration_ns"] for stage in request["stages"])
     assert set(names) <= set(BY_NAME)
     assert names == sorted(names, key=INDEX.__getitem__)
+
+
+def test_worked_example_is_what_the_judge_says() -> None:
+    """The spans of the table in definitions.md, judged, give the second table to the nanosecond."""
+    from tailtrace.analytics.judge import judge_spans
+    from tailtrace.analytics.trace import Span
+
+    def span(number: int, parent: int, name: str, start: int, end: int, **attributes: str) -> Span:
+        return Span(
+            trace_id="ab" * 16,
+            span_id=f"{number:016x}",
+            parent_span_id=f"{parent:016x}" if parent else "",
+            name=name,
+            kind="Server" if not parent else "Internal",
+            service="gateway",
+            start_unix_ns=10**18 + start * 10**6,
+            end_unix_ns=10**18 + end * 10**6,
+            attributes={"tailtrace." + key: value for key, value in attributes.items()},
+        )
+
+    (judged,) = judge_spans(
+        [
+            span(1, 0, "POST /v1/chat/completions", 0, 100),
+            span(2, 1, "verify_key", 2, 10, stage="auth"),
+            span(3, 1, "tokenize", 10, 15, stage="tokenize"),
+            span(4, 1, "audit", 12, 60, stage="custom", blocking="false"),
+            span(5, 1, "llm_request", 18, 95),
+            span(6, 5, "queue", 20, 50, stage="queue"),
+            span(7, 5, "prefill", 50, 62, stage="prefill"),
+            span(8, 5, "decode", 62, 94, stage="decode"),
+            span(9, 1, "send", 63, 99, stage="stream_out"),
+        ]
+    )
+    expected = {"Queue": 30, "Decode": 32, "Prefill": 12, "Auth": 8, "Tokenize": 5, "StreamOut": 5, "App": 2}
+    assert {stem: judged.row[f"{stem}Ns"] / 10**6 for stem in expected} == expected
+    assert judged.row["UnexplainedNs"] == 6 * 10**6
+    assert judged.row["CustomNs"] == 0
