@@ -1,4 +1,4 @@
-"""What wrap_gateway costs a streaming endpoint: requests/s of 200-chunk FastAPI streams under uvicorn, with and without.
+"""What wrap_gateway costs a streaming endpoint: requests/s of 200-chunk FastAPI streams under uvicorn.
 
 Interleaved pairs of servers and one load generator in a process of its own. opentelemetry-instrumentation-asgi stands
 beside, from --work DIR; without it (as in --quick) its line is left out and the reason is printed.

@@ -58,6 +58,8 @@ def current_scope() -> Scope | None:
 
 def otel_scope() -> Remote | None:
     """OpenTelemetry's current span, where it has one."""
+    if not otel_context.get_current():
+        return None
     span = otel_trace.get_current_span()
     if isinstance(span, RequestSpan):
         return Remote(span.of.trace_id, span.of.span_id, span.of.sampled, span.of.trace_state)
