@@ -136,5 +136,6 @@ CREATE TABLE requests (
 ) ENGINE = VersionedCollapsingMergeTree(Sign, Revision)
 PARTITION BY toDate(End)
 ORDER BY (toStartOfMinute(End), Service, TraceId, SpanId)
-SETTINGS non_replicated_deduplication_window = 100000;
+-- 250 column files with fixed buffers would take 600 MiB in an insert.
+SETTINGS non_replicated_deduplication_window = 100000, min_bytes_for_wide_part = 200000000, min_columns_to_activate_adaptive_write_buffer = 30;
 
