@@ -43,6 +43,11 @@ def main() -> None:
 
 
 def _run(arguments: list[str]) -> int:
+    if arguments[:1] == ["sample"]:
+        # One a host, with the client alone: nothing of the server's packages is there to be imported.
+        from tailtrace.instrumentation.sampler.command import main as sample
+
+        return sample(arguments[1:])
     if arguments[:1] == ["run"]:
         # Runs with the client alone, beside an engine that has none of the server's packages.
         from tailtrace.instrumentation.run.command import run as run_command

@@ -12,6 +12,7 @@ from tailtrace.version import VERSION
 
 app = typer.Typer(
     help="Where an inference request waited, why, and what share of its time that was.",
+    epilog="With the client alone: `tailtrace run -- COMMAND` and `tailtrace sample`; both take --help.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -36,6 +36,9 @@ ServerToken = Annotated[
 Insecure = Annotated[
     bool | None, typer.Option("--insecure", help="Allow a non-loopback --host without a token.", show_default=False)
 ]
+Sample = Annotated[
+    bool, typer.Option("--sample", help="Also read this machine's GPU, link and host counters (`tailtrace sample`).")
+]
 
 Url = Annotated[str, typer.Option("--url", envvar="TAILTRACE_URL", help="Address of the server's dashboard and API.")]
 ClientToken = Annotated[

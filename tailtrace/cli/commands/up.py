@@ -16,6 +16,7 @@ def up(
     clickhouse_port: options.ClickHousePort = None,
     token: options.ServerToken = None,
     insecure: options.Insecure = None,
+    sample: options.Sample = False,
     config: options.Config = None,
 ) -> None:
     """Run the server: OTLP in, dashboard and API out.
@@ -23,6 +24,7 @@ def up(
     Settings come from options, then TAILTRACE_* variables, then the TOML file. Ctrl-C stops within 5 seconds.
     """
     from tailtrace.cli.configuration import load_settings
+    from tailtrace.cli.processes.sampler import sampling
     from tailtrace.cli.processes.service import run_service
 
     settings = load_settings(
@@ -38,4 +40,8 @@ def up(
         },
         config,
     )
-    raise typer.Exit(run_service(settings, say=typer.echo))
+    if not sample:
+        raise typer.Exit(run_service(settings, say=typer.echo))
+    with sampling(settings) as sampler:
+        code = run_service(settings, on_ready=sampler.start, on_stop=sampler.ask_to_stop, say=typer.echo)
+    raise typer.Exit(code)

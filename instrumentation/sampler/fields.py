@@ -1,0 +1,144 @@
+"""Field values: one call that reads many counters of a GPU at once, each with its own error, type and time stamp."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import Any, Final
+
+from tailtrace.instrumentation.otlp import Point
+from tailtrace.instrumentation.sampler.absences import Absences
+from tailtrace.instrumentation.sampler.calls import Call, Meters
+from tailtrace.instrumentation.sampler.cumulative import Cumulative, Step
+from tailtrace.instrumentation.sampler.drops import Drops
+from tailtrace.instrumentation.sampler.nvml import LOST_CODES, GpuLost, reason_of
+from tailtrace.instrumentation.sampler.series import Series
+
+ALL_LINKS: Final = 0xFFFFFFFF
+_ENTRY: Final = Struct("=IIqqIIQ")
+_DOUBLE: Final = Struct("=d")
+_BITS: Final = Struct("=Q")
+_UNSIGNED_INT, _SIGNED_INT, _SIGNED_LONG = 1, 5, 4
+_REMEMBERED: Final = frozenset({2, 3, 13})
+_RETRY_S: Final = 3600.0
+_TRUSTED_SKEW_NS: Final = 10_000_000_000
+
+
+@dataclass(slots=True)
+class Field:
+    """One entry of the batch. `scale` turns its unit into the series' unit; `rate` is the same per second."""
+
+    number: int
+    series: Series
+    metric: str
+    scope: int = 0
+    scale: float = 1
+    cumulative: Cumulative | None = None
+    rate: Series | None = None
+    rate_metric: str = ""
+    most_per_s: float = 0.0
+    longest_ns: int = 10_000_000_000
+    reason: str | None = None
+    seen: bool = field(default=False)
+
+
+def number_of(kind: int, bits: int) -> int | float:
+    """The value of an entry from its type and its eight bytes; narrow types leave the upper bytes alone."""
+    if kind == 0:
+        return float(_DOUBLE.unpack(_BITS.pack(bits))[0])
+    if kind == _UNSIGNED_INT:
+        return bits & 0xFFFFFFFF
+    if kind == _SIGNED_INT:
+        low = bits & 0xFFFFFFFF
+        return low - (1 << 32) if low >> 31 else low
+    if kind == _SIGNED_LONG:
+        return bits - (1 << 64) if bits >> 63 else bits
+    return bits & 0xFFFF if kind == 6 else bits
+
+
+class FieldBatch:
+    """Reads the fields that the driver knows; those it does not are left out for an hour."""
+
+    def __init__(
+        self,
+        api: Any,
+        handle: Any,
+        hw_id: str,
+        fields: Sequence[Field],
+        meters: Meters,
+        absences: Absences,
+        drops: Drops,
+    ) -> None:
+        self._api, self._handle, self._hw_id = api, handle, hw_id
+        self._absences, self._drops = absences, drops
+        self._all = list(fields)
+        self._meter = meters["nvmlDeviceGetFieldValues"]
+        self._call = Call(self._meter, api.NVMLError, self._read)
+        self._set_active(self._all)
+        self._retry_at = 0.0
+
+    def _set_active(self, fields: Iterable[Field]) -> None:
+        self._active = list(fields)
+        self._ids = [(item.number, item.scope) for item in self._active]
+
+    def _read(self) -> Any:
+        return self._api.nvmlDeviceGetFieldValues(self._handle, self._ids)
+
+    def readable(self, number: int) -> bool:
+        """Whether this field gave a value at its last reading."""
+        return any(item.number == number and item.seen and item.reason is None for item in self._all)
+
+    def tick(self, now_s: float, tick_unix_ns: int, points: list[Point]) -> None:
+        """Read, and append what is new. Raises GpuLost."""
+        if len(self._active) < len(self._all) and now_s >= self._retry_at:
+            self._set_active(self._all)
+            self._retry_at = now_s + _RETRY_S
+        if not self._ids:
+            return
+        values = self._call.read(now_s)
+        if values is None:
+            if self._call.reason is not None:
+                for item in self._active:
+                    self._absent(item, self._call.reason)
+            return
+        forgotten = False
+        entries = _ENTRY.iter_unpack(memoryview(values).cast("B"))
+        for item, (_, _, stamp_us, _, kind, code, bits) in zip(self._active, entries, strict=True):
+            if code:
+                if code in LOST_CODES:
+                    raise GpuLost(code)
+                self._absent(item, reason_of(code))
+                forgotten = forgotten or code in _REMEMBERED
+                continue
+            if item.reason is not None or not item.seen:
+                item.reason, item.seen = None, True
+                self._absences.clear(item.metric, self._hw_id)
+            stamp = stamp_us * 1000
+            if abs(stamp - tick_unix_ns) > _TRUSTED_SKEW_NS:
+                stamp = tick_unix_ns
+            value = bits if kind == 3 else number_of(kind, bits)
+            if item.cumulative is None:
+                points.append(item.series.point(value * item.scale, stamp))
+            else:
+                self._advance(item, int(value), stamp, 32 if kind == _UNSIGNED_INT else 64, points)
+        if forgotten:
+            self._set_active(item for item in self._active if item.reason is None)
+            self._retry_at = now_s + _RETRY_S
+
+    def _advance(self, item: Field, value: int, stamp: int, bits: int, points: list[Point]) -> None:
+        counter = item.cumulative
+        assert counter is not None
+        step = counter.update(value, stamp, bits=bits, most_per_s=item.most_per_s)
+        if step is Step.ADVANCED:
+            points.append(item.series.point(counter.total * item.scale, stamp, counter.start_ns))
+            if item.rate is not None and counter.elapsed_ns <= item.longest_ns:
+                rate = counter.delta * item.scale * 1e9 / counter.elapsed_ns
+                points.append(item.rate.point(rate, stamp - counter.elapsed_ns // 2))
+        elif step is Step.IMPLAUSIBLE or step is Step.RESET:
+            self._drops.add(step.value)
+
+    def _absent(self, item: Field, reason: str) -> None:
+        if item.reason != reason:
+            item.reason = reason
+            self._absences.note(item.metric, reason, self._hw_id)
