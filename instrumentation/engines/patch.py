@@ -49,7 +49,7 @@ def replace(
         return _refuse(library, path, f"has no parameter {', '.join(lacking)}", gives)
     try:
         replacement = wraps(original)(make(original))
-        replacement.__tailtrace__ = True
+        replacement.__tailtrace__ = True  # type: ignore[attr-defined]
         setattr(owner, name, replacement)
     except Exception as error:
         return _refuse(library, path, f"{type(error).__name__}: {error}", gives)
