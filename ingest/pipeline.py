@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 SEGMENT_ITEMS = 25_000
 FULL_SEGMENT_ITEMS = 50_000
 SEGMENT_BYTES = 16 * 1024 * 1024
-INSERT_INTERVAL_S: dict[Signal, float] = {"traces": 1.0, "metrics": 2.0}
+INSERT_INTERVAL_S: dict[Signal, float] = {"traces": 1.0, "metrics": 2.0, "logs": 1.0}
 _DISK_CHECK_INTERVAL_S = 1.0
 _AFTER_FAILURE_S = 0.2
 

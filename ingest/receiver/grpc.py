@@ -1,4 +1,4 @@
-"""OTLP over gRPC: Export of traces and metrics, on the very bytes received."""
+"""OTLP over gRPC: Export of traces, metrics and logs, on the very bytes received."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tailtrace.errors import Overloaded, Rejected, TooLarge
 from tailtrace.ingest.receiver.answers import rpc_status, success
 from tailtrace.ingest.receiver.checks import warm_up
 from tailtrace.ingest.receiver.counters import Counters
-from tailtrace.ingest.receiver.intake import Intake, NotStored, Signal, Sink
+from tailtrace.ingest.receiver.intake import Intake, Signal, Sink
 from tailtrace.ingest.receiver.limits import Limits
 from tailtrace.ingest.settings import ServerSettings
 
@@ -62,8 +62,6 @@ def _exporter(intake: Intake, signal: Signal, authorization: bytes) -> Callable[
             code, reason, retry_after_s = grpc.StatusCode.UNAVAILABLE, str(error), error.retry_after_s
         except TooLarge as error:
             code, reason = grpc.StatusCode.RESOURCE_EXHAUSTED, str(error)
-        except NotStored as error:
-            code, reason = grpc.StatusCode.UNIMPLEMENTED, str(error)
         except Rejected as error:
             code, reason = grpc.StatusCode.INVALID_ARGUMENT, str(error)
         except Exception:

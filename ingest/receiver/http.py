@@ -1,4 +1,4 @@
-"""OTLP over HTTP: POST /v1/traces and /v1/metrics, protobuf or JSON, plain, gzip or zstd."""
+"""OTLP over HTTP: POST /v1/traces, /v1/metrics and /v1/logs, protobuf or JSON, plain, gzip or zstd."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tailtrace.ingest.receiver.answers import status, success
 from tailtrace.ingest.receiver.checks import warm_up
 from tailtrace.ingest.receiver.counters import Counters
 from tailtrace.ingest.receiver.inflate import ENCODINGS
-from tailtrace.ingest.receiver.intake import Busy, Intake, NotStored, Signal, Sink
+from tailtrace.ingest.receiver.intake import Busy, Intake, Signal, Sink
 from tailtrace.ingest.receiver.limits import Limits
 from tailtrace.ingest.settings import ServerSettings
 from tailtrace.version import VERSION
@@ -155,8 +155,6 @@ class HttpDoor:
             raise _retry(503, error) from error
         except TooLarge as error:
             raise _Refusal(413, str(error)) from error
-        except NotStored as error:
-            raise _Refusal(501, str(error)) from error
         except Rejected as error:
             raise _Refusal(400, str(error)) from error
         except Exception as error:
@@ -183,11 +181,11 @@ async def _elsewhere(path: str, method: str, send: Send) -> None:
             "name": "tailtrace",
             "version": VERSION,
             "listens": "OTLP over HTTP",
-            "paths": [f"POST {each}" for each in ("/v1/traces", "/v1/metrics")],
+            "paths": [f"POST {each}" for each in _SIGNALS],
         }
         await _respond(send, 200, b"" if method == "HEAD" else orjson.dumps(about), True)
         return
-    raise _Refusal(404, f"nothing is at {path[:100]}; OTLP goes to /v1/traces and /v1/metrics")
+    raise _Refusal(404, f"nothing is at {path[:100]}; OTLP goes to {', '.join(_SIGNALS)}")
 
 
 async def _drain(receive: Receive, limit: int) -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final, Literal, Protocol
 
-from tailtrace.errors import Overloaded, Rejected
+from tailtrace.errors import Overloaded
 from tailtrace.ingest.receiver.answers import Outcome
 from tailtrace.ingest.receiver.checks import Checked, check
 from tailtrace.ingest.receiver.counters import Counters
@@ -22,10 +22,6 @@ Signal = Literal["traces", "metrics", "logs"]
 
 _INLINE_BYTES: Final = 256 * 1024
 """Protobuf up to this size is checked where it arrives, in a third of a millisecond; larger bodies in a thread."""
-
-
-class NotStored(Rejected):
-    """A signal that this release has no table for."""
 
 
 class Busy(Overloaded):
@@ -70,9 +66,7 @@ class Intake:
             self._in_flight -= held
 
     async def accept(self, signal: Signal, body: bytes, *, encoding: str = "identity", json: bool = False) -> Outcome:
-        """Returns once what is good in the body is durable. Raises Rejected, TooLarge, Overloaded or NotStored."""
-        if signal == "logs":
-            raise NotStored("logs are not stored by this version; traces and metrics are")
+        """Returns once what is good in the body is durable. Raises Rejected, TooLarge or Overloaded."""
         if encoding == "identity" and not json and len(body) <= _INLINE_BYTES:
             checked = self._checked(signal, body, encoding, json)
         else:
@@ -90,7 +84,7 @@ class Intake:
         self.counters.answered(signal, accepted=checked.items, rejected=checked.rejected, mended=checked.mended)
         return Outcome(checked.rejected.total(), checked.first_reason)
 
-    def _checked(self, signal: Literal["traces", "metrics"], body: bytes, encoding: str, json: bool) -> Checked:
+    def _checked(self, signal: Signal, body: bytes, encoding: str, json: bool) -> Checked:
         if encoding != "identity":
             body = inflate(body, encoding, self.limits.inflated_bytes)
         if not json:

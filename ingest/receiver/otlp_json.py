@@ -1,8 +1,8 @@
 """OTLP/JSON to OTLP/protobuf.
 
 Own code, because protobuf's json_format reads hex ids as base64 without a word, and lets one bad value cost the whole
-request. Unknown fields are ignored; a bad span or point costs itself; an attribute value that does not fit its type is
-kept as text.
+request. Unknown fields are ignored; a bad span, point or record costs itself; an attribute value that does not fit its
+type is kept as text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import orjson
 
 from tailtrace.errors import Rejected
 from tailtrace.ingest.receiver.checks.values import CUT
-from tailtrace.ingest.receiver.checks.wire import FIXED64, length_field, varint, varint_field
+from tailtrace.ingest.receiver.checks.wire import FIXED32, FIXED64, length_field, varint, varint_field
 
 _NESTING: Final = 40
 """Levels of an attribute value that are converted; the check cuts, and counts, what is deeper than its own limit."""
@@ -30,7 +30,7 @@ _INT64: Final = 1 << 63
 
 
 class _BadItem(ValueError):
-    """One span or data point that cannot be read; `kind` is the name it is counted under."""
+    """One span, data point or log record that cannot be read; `kind` is the name it is counted under."""
 
     def __init__(self, kind: str, reason: str) -> None:
         super().__init__(reason)
@@ -53,7 +53,7 @@ def to_protobuf(signal: str, body: bytes) -> Converted:
     if not isinstance(request, dict):
         raise Rejected(f"not an OTLP/JSON export request: expected an object, got {type(request).__name__}")
     try:
-        out = converter.message("Request" if signal == "traces" else "MetricsRequest", request)
+        out = converter.message(_REQUESTS[signal], request)
     except _BadItem as error:
         raise Rejected(f"not an OTLP/JSON export request: {error}") from error
     return Converted(out, converter.rejected, converter.first_reason)
@@ -141,6 +141,37 @@ def _uint(number: int, value: Any, name: str) -> bytes:
     return varint_field(number, _integer(value, name))
 
 
+def _zigzag(number: int, value: Any, name: str) -> bytes:
+    whole = _integer(value, name)
+    return varint_field(number, (whole << 1) ^ (whole >> 63))
+
+
+def _fixed32(number: int, value: Any, name: str) -> bytes:
+    return varint(number << 3 | FIXED32) + struct.pack("<I", _integer(value, name) & 0xFFFF_FFFF)
+
+
+def _packed(number: int, value: Any, name: str, one: Callable[[Any, str], bytes]) -> bytes:
+    if not isinstance(value, list):
+        raise _BadItem("bad_field", f"{name} is {type(value).__name__}, expected a list")
+    return length_field(number, b"".join(one(each, name) for each in value))
+
+
+def _fixed64s(number: int, value: Any, name: str) -> bytes:
+    return _packed(number, value, name, lambda each, of: _fixed64(number, each, of)[1:])
+
+
+def _doubles(number: int, value: Any, name: str) -> bytes:
+    return _packed(number, value, name, lambda each, of: _double(number, each, of)[1:])
+
+
+def _varints(number: int, value: Any, name: str) -> bytes:
+    return _packed(number, value, name, lambda each, of: varint(_integer(each, of)))
+
+
+def _value(number: int, value: Any, name: str) -> bytes:
+    return length_field(number, _any_value(value, _NESTING))
+
+
 def _enum(prefix: str, *names: str) -> Callable[[int, Any, str], bytes]:
     numbers = {name: number for number, name in enumerate(names)}
 
@@ -175,7 +206,15 @@ class _One:
 _ATTRIBUTES: Final = ("attributes", _Many("KeyValue"))
 _KIND: Final = _enum("SPAN_KIND_", "UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER")
 _STATUS: Final = _enum("STATUS_CODE_", "UNSET", "OK", "ERROR")
+_SEVERITY: Final = _enum(
+    "SEVERITY_NUMBER_",
+    "UNSPECIFIED",
+    *(f"{name}{n or ''}" for name in ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL") for n in ("", 2, 3, 4)),
+)
 _TEMPORALITY: Final = _enum("AGGREGATION_TEMPORALITY_", "UNSPECIFIED", "DELTA", "CUMULATIVE")
+
+_REQUESTS: Final = {"traces": "Request", "metrics": "MetricsRequest", "logs": "LogsRequest"}
+_EXEMPLARS: Final = ("exemplars", _Many("Exemplar"))
 
 _MESSAGES: Final[dict[str, dict[int, tuple[str, _Encoder | _Many | _One]]]] = {
     "Request": {1: ("resourceSpans", _Many("ResourceSpans"))},
@@ -209,9 +248,9 @@ _MESSAGES: Final[dict[str, dict[int, tuple[str, _Encoder | _Many | _One]]]] = {
         3: ("unit", _text),
         5: ("gauge", _One("Gauge")),
         7: ("sum", _One("Sum")),
-        9: ("histogram", _One("NotStored")),
-        10: ("exponentialHistogram", _One("NotStored")),
-        11: ("summary", _One("NotStored")),
+        9: ("histogram", _One("Histogram")),
+        10: ("exponentialHistogram", _One("ExponentialHistogram")),
+        11: ("summary", _One("Summary")),
     },
     "Gauge": {1: ("dataPoints", _Many("Number", item=True))},
     "Sum": {
@@ -223,12 +262,91 @@ _MESSAGES: Final[dict[str, dict[int, tuple[str, _Encoder | _Many | _One]]]] = {
         2: ("startTimeUnixNano", _fixed64),
         3: ("timeUnixNano", _fixed64),
         4: ("asDouble", _double),
+        5: _EXEMPLARS,
         6: ("asInt", _fixed64),
         7: _ATTRIBUTES,
         8: ("flags", _uint),
     },
-    "NotStored": {1: ("dataPoints", _Many("Nothing"))},
-    "Nothing": {},
+    "Histogram": {
+        1: ("dataPoints", _Many("HistogramPoint", item=True)),
+        2: ("aggregationTemporality", _TEMPORALITY),
+    },
+    "HistogramPoint": {
+        2: ("startTimeUnixNano", _fixed64),
+        3: ("timeUnixNano", _fixed64),
+        4: ("count", _fixed64),
+        5: ("sum", _double),
+        6: ("bucketCounts", _fixed64s),
+        7: ("explicitBounds", _doubles),
+        8: _EXEMPLARS,
+        9: _ATTRIBUTES,
+        10: ("flags", _uint),
+        11: ("min", _double),
+        12: ("max", _double),
+    },
+    "ExponentialHistogram": {
+        1: ("dataPoints", _Many("ExponentialPoint", item=True)),
+        2: ("aggregationTemporality", _TEMPORALITY),
+    },
+    "ExponentialPoint": {
+        1: _ATTRIBUTES,
+        2: ("startTimeUnixNano", _fixed64),
+        3: ("timeUnixNano", _fixed64),
+        4: ("count", _fixed64),
+        5: ("sum", _double),
+        6: ("scale", _zigzag),
+        7: ("zeroCount", _fixed64),
+        8: ("positive", _One("Buckets")),
+        9: ("negative", _One("Buckets")),
+        10: ("flags", _uint),
+        11: _EXEMPLARS,
+        12: ("min", _double),
+        13: ("max", _double),
+        14: ("zeroThreshold", _double),
+    },
+    "Buckets": {1: ("offset", _zigzag), 2: ("bucketCounts", _varints)},
+    "Summary": {1: ("dataPoints", _Many("SummaryPoint", item=True))},
+    "SummaryPoint": {
+        2: ("startTimeUnixNano", _fixed64),
+        3: ("timeUnixNano", _fixed64),
+        4: ("count", _fixed64),
+        5: ("sum", _double),
+        6: ("quantileValues", _Many("Quantile")),
+        7: _ATTRIBUTES,
+        8: ("flags", _uint),
+    },
+    "Quantile": {1: ("quantile", _double), 2: ("value", _double)},
+    "Exemplar": {
+        2: ("timeUnixNano", _fixed64),
+        3: ("asDouble", _double),
+        4: ("spanId", _parent),
+        5: ("traceId", _parent),
+        6: ("asInt", _fixed64),
+        7: ("filteredAttributes", _Many("KeyValue")),
+    },
+    "LogsRequest": {1: ("resourceLogs", _Many("ResourceLogs"))},
+    "ResourceLogs": {
+        1: ("resource", _One("Resource")),
+        2: ("scopeLogs", _Many("ScopeLogs")),
+        3: ("schemaUrl", _text),
+    },
+    "ScopeLogs": {
+        1: ("scope", _One("Scope")),
+        2: ("logRecords", _Many("LogRecord", item=True)),
+        3: ("schemaUrl", _text),
+    },
+    "LogRecord": {
+        1: ("timeUnixNano", _fixed64),
+        2: ("severityNumber", _SEVERITY),
+        3: ("severityText", _text),
+        5: ("body", _value),
+        6: _ATTRIBUTES,
+        8: ("flags", _fixed32),
+        9: ("traceId", _parent),
+        10: ("spanId", _parent),
+        11: ("observedTimeUnixNano", _fixed64),
+        12: ("eventName", _text),
+    },
 }
 
 _BY_NAME: Final = {

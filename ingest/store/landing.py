@@ -33,6 +33,7 @@ class Landing:
 LANDINGS: Mapping[Signal, Landing] = {
     "traces": Landing("otlp_traces", "otlp_trace.proto", "ExportTraceServiceRequest"),
     "metrics": Landing("otlp_metrics", "otlp_metrics.proto", "ExportMetricsServiceRequest"),
+    "logs": Landing("otlp_logs", "otlp_logs.proto", "ExportLogsServiceRequest"),
 }
 
 

@@ -16,7 +16,7 @@ from tailtrace.ingest.receiver.checks.scan import REJECTIONS, Edit, Fault, scan
 from tailtrace.ingest.receiver.checks.wire import WireError
 from tailtrace.ingest.receiver.limits import CLOCK_SKEW_NS, Limits
 
-CheckedSignal = Literal["traces", "metrics"]
+CheckedSignal = Literal["traces", "metrics", "logs"]
 
 _FAULTS: Final = {
     Fault.VARINT: "a number that does not end",
@@ -33,7 +33,7 @@ class Checked:
 
     body: bytes
     items: int
-    """Spans or data points that are left in the body."""
+    """Spans, data points or log records that are left in the body."""
     rejected: Counter[str] = field(default_factory=Counter)
     """Items cut out, by reason."""
     mended: Counter[str] = field(default_factory=Counter)

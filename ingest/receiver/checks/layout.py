@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tailtrace.ingest.receiver.checks.wire import FIXED64, LENGTH, VARINT
+from tailtrace.ingest.receiver.checks.wire import FIXED32, FIXED64, LENGTH, VARINT
 
 FIELDS: Final = 16
 """Field numbers of OTLP that are stored are all below this."""
@@ -37,8 +37,12 @@ class Rule(IntEnum):
     LINK = 12
     NESTED = 13
     ARRAY = 14
-    UNSUPPORTED = 15
     FLAG = 16
+    OBSERVED = 17
+    TRACE_OF = 18
+    SPAN_OF = 19
+    PACKED_FIXED64 = 20
+    PACKED_VARINT = 21
 
 
 class Kind(IntEnum):
@@ -51,6 +55,7 @@ class Kind(IntEnum):
     VALUE = 4
     ELEMENT = 5
     PAIR = 6
+    LOG = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,12 @@ _BOOL: _Field = (VARINT, None, Rule.FLAG)
 _ENUM: _Field = (VARINT, None, Rule.ENUM)
 _ATTRIBUTE: _Field = (LENGTH, "KeyValue", Rule.ATTRIBUTE)
 _NESTED: _Field = (LENGTH, None, Rule.NESTED)
+_START: _Field = (FIXED64, None, Rule.START)
+_FLAGS: _Field = (VARINT, None, Rule.ENUM)
+_TRACE_OF: _Field = (LENGTH, None, Rule.TRACE_OF)
+_SPAN_OF: _Field = (LENGTH, None, Rule.SPAN_OF)
+_FIXED64S: _Field = (LENGTH, None, Rule.PACKED_FIXED64)
+_VARINTS: _Field = (LENGTH, None, Rule.PACKED_VARINT)
 
 
 def _message(name: str, rule: Rule = Rule.NONE) -> _Field:
@@ -121,7 +132,9 @@ _TRACES: _Messages = {
     **_COMMON,
 }
 
-_UNSUPPORTED: _Field = (LENGTH, None, Rule.UNSUPPORTED)
+_EXEMPLAR: _Field = (LENGTH, "Exemplar", Rule.EVENT)
+_NUMBER = _TIME
+_VARINT: _Field = (VARINT, None, Rule.NONE)
 
 _METRICS: _Messages = {
     "Request": (Kind.PLAIN, {1: _message("ResourceMetrics")}),
@@ -135,28 +148,91 @@ _METRICS: _Messages = {
             3: _NAME,
             5: _message("Gauge"),
             7: _message("Sum"),
-            9: _message("NotStored"),
-            10: _message("NotStored"),
-            11: _message("NotStored"),
+            9: _message("Histogram"),
+            10: _message("ExponentialHistogram"),
+            11: _message("Summary"),
         },
     ),
     "Gauge": (Kind.PLAIN, {1: _message("Number")}),
     "Sum": (Kind.PLAIN, {1: _message("Number"), 2: _ENUM, 3: _BOOL}),
-    # Histograms, exponential histograms and summaries: each point is refused, with the reason.
-    "NotStored": (Kind.PLAIN, {1: _UNSUPPORTED}),
-    "Number": (
+    "Histogram": (Kind.PLAIN, {1: _message("HistogramPoint"), 2: _ENUM}),
+    "ExponentialHistogram": (Kind.PLAIN, {1: _message("ExponentialPoint"), 2: _ENUM}),
+    "Summary": (Kind.PLAIN, {1: _message("SummaryPoint")}),
+    "Number": (Kind.POINT, {2: _TIME, 3: _START, 4: _TIME, 5: _EXEMPLAR, 6: _TIME, 7: _ATTRIBUTE, 8: _FLAGS}),
+    "HistogramPoint": (
         Kind.POINT,
-        {2: _TIME, 3: (FIXED64, None, Rule.START), 4: _TIME, 6: _TIME, 7: _ATTRIBUTE, 8: (VARINT, None, Rule.ENUM)},
+        {
+            2: _TIME,
+            3: _START,
+            4: _NUMBER,
+            5: _NUMBER,
+            6: _FIXED64S,
+            7: _FIXED64S,
+            8: _EXEMPLAR,
+            9: _ATTRIBUTE,
+            10: _FLAGS,
+            11: _NUMBER,
+            12: _NUMBER,
+        },
     ),
+    "ExponentialPoint": (
+        Kind.POINT,
+        {
+            1: _ATTRIBUTE,
+            2: _TIME,
+            3: _START,
+            4: _NUMBER,
+            5: _NUMBER,
+            6: _VARINT,
+            7: _NUMBER,
+            8: _message("Buckets"),
+            9: _message("Buckets"),
+            10: _FLAGS,
+            11: _EXEMPLAR,
+            12: _NUMBER,
+            13: _NUMBER,
+            14: _NUMBER,
+        },
+    ),
+    "SummaryPoint": (
+        Kind.POINT,
+        {2: _TIME, 3: _START, 4: _NUMBER, 5: _NUMBER, 6: _message("Quantile"), 7: _ATTRIBUTE, 8: _FLAGS},
+    ),
+    "Buckets": (Kind.PLAIN, {1: _VARINT, 2: _VARINTS}),
+    "Quantile": (Kind.PLAIN, {1: _NUMBER, 2: _NUMBER}),
+    "Exemplar": (Kind.PAIR, {2: _TIME, 3: _NUMBER, 4: _SPAN_OF, 5: _TRACE_OF, 6: _NUMBER, 7: _ATTRIBUTE}),
     **_COMMON,
 }
 
+
+_LOGS: _Messages = {
+    "Request": (Kind.PLAIN, {1: _message("ResourceLogs")}),
+    "ResourceLogs": (Kind.PLAIN, {1: _message("Resource"), 2: _message("ScopeLogs"), 3: _NAME}),
+    "ScopeLogs": (Kind.PLAIN, {1: _message("Scope"), 2: _message("LogRecord"), 3: _NAME}),
+    "LogRecord": (
+        Kind.LOG,
+        {
+            1: _START,
+            2: _ENUM,
+            3: _NAME,
+            5: _message("AnyValue"),
+            6: _ATTRIBUTE,
+            8: (FIXED32, None, Rule.NONE),
+            9: _TRACE_OF,
+            10: _SPAN_OF,
+            11: (FIXED64, None, Rule.OBSERVED),
+            12: _NAME,
+        },
+    ),
+    **_COMMON,
+}
 
 _SINGLE: dict[str, tuple[int, ...]] = {
     "AnyValue": (1, 2, 3, 4, 5, 6, 7),
     "Element": (1, 2, 3, 4, 5, 6, 7),
     "KeyValue": (2,),
     "Number": (4, 6),
+    "Exemplar": (3, 6),
 }
 
 
@@ -180,5 +256,9 @@ def _tables(messages: _Messages) -> Layout:
     return Layout(wire, child, rule, kind, single)
 
 
-LAYOUTS: Final[dict[Any, Layout]] = {"traces": _tables(_TRACES), "metrics": _tables(_METRICS)}
+LAYOUTS: Final[dict[Any, Layout]] = {
+    "traces": _tables(_TRACES),
+    "metrics": _tables(_METRICS),
+    "logs": _tables(_LOGS),
+}
 """By signal. Message 0 is the export request."""

@@ -18,6 +18,7 @@ _DROPPED = frozenset(
         Edit.EVENT_DROPPED,
         Edit.LINK_OVER_LIMIT,
         Edit.ENUM_DROPPED,
+        Edit.ID_DROPPED,
     )
 )
 

@@ -13,7 +13,7 @@ _UNITS = (("seconds", 10**9), ("milliseconds", 10**6), ("microseconds", 10**3))
 
 
 def reason_for(edit: Edit, signal: str, item: bytes, now_unix_ns: int, limits: Limits) -> str:
-    """The reason for a span or data point, given as the field that holds it; a span is named by its id."""
+    """The reason for a span, data point or log record, given as the field that holds it; a span is named by its id."""
     _, _, _, payload, stop = next(fields(item, 0, len(item)))
     texts: dict[int, bytes] = {}
     times: dict[int, int] = {}
@@ -24,11 +24,12 @@ def reason_for(edit: Edit, signal: str, item: bytes, now_unix_ns: int, limits: L
             times[number] = struct.unpack_from("<Q", item, low)[0]
     earliest = limits.earliest_unix_ns(now_unix_ns)
     if signal == "metrics":
-        if edit is Edit.UNSUPPORTED:
-            return "histograms and summaries are not stored yet; send gauges and sums"
         if edit is Edit.TWO_VALUES:
             return "data point: holds more than one value"
         return f"data point: time_unix_nano {_time(times.get(3, 0), now_unix_ns, earliest)}"
+    if signal == "logs":
+        which = "time_unix_nano" if times.get(1) else "observed_time_unix_nano"
+        return f"log record: {which} {_time(times.get(1) or times.get(11, 0), now_unix_ns, earliest)}"
     trace_id, span_id = texts.get(1, b""), texts.get(2, b"")
     who = f"span {span_id[:32].hex() or '(no id)'} ({texts.get(5, b'')[:64].decode('utf-8', 'replace')!r})"
     match edit:

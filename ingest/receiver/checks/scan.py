@@ -36,7 +36,6 @@ class Edit(IntEnum):
     START_TOO_EARLY = 2
     START_IN_FUTURE = 3
     END_IN_FUTURE = 4
-    UNSUPPORTED = 5
     TWO_VALUES = 6
     # Those above cost the item; those below mend it.
     PARENT_DROPPED = 8
@@ -49,6 +48,7 @@ class Edit(IntEnum):
     KEY_CUT = 15
     VALUE_CUT = 16
     VALUE_AS_JSON = 17
+    ID_DROPPED = 18
 
 
 REJECTIONS: Final = 8
@@ -60,7 +60,7 @@ _GOOD, _MISSING, _BAD = 1, 0, -1
 
 # Plain numbers: the compiler does not take members of enumerations as constants in every release.
 _SPAN, _LINK, _POINT, _VALUE = int(Kind.SPAN), int(Kind.LINK), int(Kind.POINT), int(Kind.VALUE)
-_ELEMENT, _PAIR = int(Kind.ELEMENT), int(Kind.PAIR)
+_ELEMENT, _PAIR, _LOG = int(Kind.ELEMENT), int(Kind.PAIR), int(Kind.LOG)
 _R_TRACE_ID, _R_SPAN_ID, _R_PARENT_ID = int(Rule.TRACE_ID), int(Rule.SPAN_ID), int(Rule.PARENT_ID)
 _R_START, _R_END, _R_NAME, _R_KEY, _R_TEXT = (
     int(Rule.START),
@@ -70,12 +70,13 @@ _R_START, _R_END, _R_NAME, _R_KEY, _R_TEXT = (
     int(Rule.TEXT),
 )
 _R_ENUM, _R_ATTRIBUTE, _R_EVENT, _R_LINK = int(Rule.ENUM), int(Rule.ATTRIBUTE), int(Rule.EVENT), int(Rule.LINK)
-_R_NESTED, _R_ARRAY, _R_UNSUPPORTED = int(Rule.NESTED), int(Rule.ARRAY), int(Rule.UNSUPPORTED)
-_R_FLAG = int(Rule.FLAG)
+_R_NESTED, _R_ARRAY, _R_FLAG = int(Rule.NESTED), int(Rule.ARRAY), int(Rule.FLAG)
+_R_OBSERVED, _R_TRACE_OF, _R_SPAN_OF = int(Rule.OBSERVED), int(Rule.TRACE_OF), int(Rule.SPAN_OF)
+_R_FIXED64S, _R_VARINTS = int(Rule.PACKED_FIXED64), int(Rule.PACKED_VARINT)
 _F_VARINT, _F_TAG, _F_GROUP = int(Fault.VARINT), int(Fault.TAG), int(Fault.GROUP)
 _F_TRUNCATED, _F_WIRE_TYPE = int(Fault.TRUNCATED), int(Fault.WIRE_TYPE)
 _E_TRACE_ID, _E_SPAN_ID, _E_EARLY = int(Edit.BAD_TRACE_ID), int(Edit.BAD_SPAN_ID), int(Edit.START_TOO_EARLY)
-_E_FUTURE, _E_END, _E_UNSUPPORTED = int(Edit.START_IN_FUTURE), int(Edit.END_IN_FUTURE), int(Edit.UNSUPPORTED)
+_E_FUTURE, _E_END, _E_ID = int(Edit.START_IN_FUTURE), int(Edit.END_IN_FUTURE), int(Edit.ID_DROPPED)
 _E_PARENT, _E_LINK, _E_ATTRIBUTE = int(Edit.PARENT_DROPPED), int(Edit.LINK_DROPPED), int(Edit.ATTRIBUTE_DROPPED)
 _E_EVENT, _E_LINKS, _E_ENUM = int(Edit.EVENT_DROPPED), int(Edit.LINK_OVER_LIMIT), int(Edit.ENUM_DROPPED)
 _E_TWO = int(Edit.TWO_VALUES)
@@ -150,6 +151,7 @@ def scan_plain(
     trace_state = span_state = link_trace = link_span = _MISSING
     start: Any = np.int64(0)
     ended: Any = np.int64(0)
+    observed: Any = np.int64(0)
     events = links = 0
     nested = False
 
@@ -190,6 +192,14 @@ def scan_plain(
                     verdict = _E_FUTURE
                 elif singles[level] > 1:
                     verdict = _E_TWO
+            elif what == _LOG:
+                items += 1
+                if start == 0:
+                    start = observed
+                if start > 0 and start < earliest:
+                    verdict = _E_EARLY
+                elif start < 0 or start > latest:
+                    verdict = _E_FUTURE
             elif what == _VALUE:
                 if nested or singles[level] > 1:
                     verdict = _E_JSON
@@ -251,7 +261,11 @@ def scan_plain(
         if expected < 0:
             at = field_end
             continue
-        if expected != wire_type:
+        if expected != wire_type and not (
+            # Repeated numbers come packed or one by one.
+            (rule[current, number] == _R_FIXED64S and wire_type == _FIXED64)
+            or (rule[current, number] == _R_VARINTS and wire_type == _VARINT)
+        ):
             return _F_WIRE_TYPE, tag_start, items, edits[:0]
 
         singles[level] += single[current, number]
@@ -315,9 +329,23 @@ def scan_plain(
             # An array over the limit can only be cut as text.
             if size > max_value:
                 nested = True
-        elif what == _R_UNSUPPORTED:
-            items += 1
-            verdict = _E_UNSUPPORTED
+        elif what == _R_OBSERVED:
+            observed = _read_fixed64(data, at)
+        elif what == _R_TRACE_OF:
+            if size > 0 and _id_state(data, at, field_end, 16) != _GOOD:
+                verdict = _E_ID
+        elif what == _R_SPAN_OF:
+            if size > 0 and _id_state(data, at, field_end, 8) != _GOOD:
+                verdict = _E_ID
+        elif what == _R_FIXED64S:
+            if wire_type == _LENGTH and size % 8 != 0:
+                return _F_TRUNCATED, tag_start, items, edits[:0]
+        elif what == _R_VARINTS and wire_type == _LENGTH:
+            position: Any = at
+            while position < field_end:
+                _, position = _read_varint(data, position, field_end)
+                if position < 0:
+                    return _F_VARINT, tag_start, items, edits[:0]
         if verdict >= 0:
             if n_edits == edits.shape[0]:
                 edits = _grown(edits)
@@ -340,10 +368,11 @@ def scan_plain(
         singles[level] = 0
         edits_before[level] = n_edits
         what = kind[into]
-        if what in (_SPAN, _POINT):
+        if what in (_SPAN, _POINT, _LOG):
             trace_state = span_state = _MISSING
             start = np.int64(0)
             ended = np.int64(0)
+            observed = np.int64(0)
             events = links = 0
         elif what == _LINK:
             link_trace = link_span = _MISSING

@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from otlp_samples import FakePipeline, metric_request, rpc_status, span, trace_request
 
@@ -78,7 +79,7 @@ def test_partial_success(tmp_path: Path) -> None:
 def test_metrics(tmp_path: Path) -> None:
     door = Door(tmp_path)
     door.call(metric_request(time.time_ns()).SerializeToString(), METRICS)
-    assert [(signal, items) for signal, _, items in door.pipeline.bodies] == [("metrics", 2)]
+    assert [(signal, items) for signal, _, items in door.pipeline.bodies] == [("metrics", 3)]
 
 
 def test_what_is_no_request_is_an_invalid_argument(tmp_path: Path) -> None:
@@ -113,12 +114,12 @@ def test_overload_is_unavailable_with_the_time_to_retry(tmp_path: Path) -> None:
     assert door.counters.snapshot()["traces"]["deferred"] == 1
 
 
-def test_logs_are_unimplemented(tmp_path: Path) -> None:
-    error = Door(tmp_path).refused(b"", LOGS)
-    assert (error.code(), error.details()) == (
-        grpc.StatusCode.UNIMPLEMENTED,
-        "logs are not stored by this version; traces and metrics are",
-    )
+def test_logs_are_taken(tmp_path: Path) -> None:
+    door = Door(tmp_path)
+    request = ExportLogsServiceRequest()
+    request.resource_logs.add().scope_logs.add().log_records.add(time_unix_nano=time.time_ns())
+    assert door.call(request.SerializeToString(), LOGS) == b""
+    assert [(signal, items) for signal, _, items in door.pipeline.bodies] == [("logs", 1)]
 
 
 def test_the_token(tmp_path: Path) -> None:

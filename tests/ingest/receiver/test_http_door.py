@@ -9,7 +9,6 @@ from typing import Any
 
 import httpx
 import pytest
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from otlp_samples import (
     CHILD_ID,
@@ -113,19 +112,15 @@ def test_partial_success_in_json_adds_what_the_conversion_and_the_check_rejected
     assert door.traces["rejected"] == {"bad_trace_id": 1, "start_too_early": 1}
 
 
-def test_metrics_and_the_kinds_that_are_not_stored() -> None:
+def test_metrics_and_logs_are_taken() -> None:
     door = Door()
-    body = metric_request(time.time_ns()).SerializeToString()
-    answer = ExportMetricsServiceResponse.FromString(door.post(body, PROTOBUF, "/v1/metrics").content)
-    assert answer.partial_success.rejected_data_points == 1
-    assert [(signal, items) for signal, _, items in door.pipeline.bodies] == [("metrics", 2)]
-
-
-def test_logs_are_answered_honestly() -> None:
-    door = Door()
-    answer = door.post(b"{}", JSON, "/v1/logs")
-    assert (answer.status_code, answer.json()["code"]) == (501, 12)
-    assert door.counters.snapshot()["logs"]["refused"] == {"501": 1}
+    now = time.time_ns()
+    assert door.post(metric_request(now).SerializeToString(), PROTOBUF, "/v1/metrics").content == b""
+    records = [{"timeUnixNano": str(now), "body": {"stringValue": "x"}}, {"timeUnixNano": "5"}]
+    request = {"resourceLogs": [{"scopeLogs": [{"logRecords": records}]}]}
+    answer = door.post(json.dumps(request).encode(), JSON, "/v1/logs")
+    assert answer.json()["partialSuccess"]["rejectedLogRecords"] == "1"
+    assert [(signal, items) for signal, _, items in door.pipeline.bodies] == [("metrics", 3), ("logs", 1)]
 
 
 @pytest.mark.parametrize(
@@ -246,7 +241,7 @@ def test_other_methods_and_paths() -> None:
     assert (got.status_code, got.headers["allow"]) == (405, "POST")
     assert door.post(b"", PROTOBUF, "/api/v2/spans").status_code == 404
     root = door.post(b"", {}, "/", "GET")
-    assert (root.status_code, root.json()["paths"]) == (200, ["POST /v1/traces", "POST /v1/metrics"])
+    assert (root.status_code, root.json()["paths"]) == (200, ["POST /v1/traces", "POST /v1/metrics", "POST /v1/logs"])
 
 
 def test_a_client_that_leaves_is_counted_and_not_answered() -> None:

@@ -176,7 +176,7 @@ def test_metrics() -> None:
     )
     assert result.rejected == {"bad_field": 1}
     checked = check("metrics", result.body, Limits(), NOW)
-    assert (checked.items, checked.rejected) == (2, {"unsupported": 2})
+    assert (checked.items, checked.rejected) == (2, {"start_too_early": 2})
     gauge, total_out, _ = (
         ExportMetricsServiceRequest.FromString(checked.body).resource_metrics[0].scope_metrics[0].metrics
     )
