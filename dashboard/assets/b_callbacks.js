@@ -52,7 +52,8 @@ window.dash_clientside = window.dash_clientside || {};
 
   window.dash_clientside.tailtrace = {
     tick: function (clock, refreshes, last) {
-      const seconds = SECONDS[(refreshes || [])[0]] || 0;
+      // The first-run page waits for data by itself; every other page refreshes only when asked to.
+      const seconds = document.querySelector(".tt-first") ? 3 : SECONDS[(refreshes || [])[0]] || 0;
       if (!seconds || !clock || clock % seconds || busy()) return keep();
       return (last || 0) + 1;
     },

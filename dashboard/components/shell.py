@@ -53,6 +53,7 @@ def _preferences(text: Text) -> list[Any]:
             variant="default",
             size="sm",
             w="100%",
+            h=28,
             **aria(label=text("theme.switch")),
         ),
         html.Div(languages, className="tt-languages", role="group", **aria(label=text("language"))),

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dashboard_seed import HOSTILE, TRACE, Spans, spans_of
-from seeding import insert_traces
+from seeding import insert_requests, insert_traces, request
 
 from tailtrace.dashboard.components.figures import CONFIG
 from tailtrace.ingest.store import Store
@@ -131,10 +131,12 @@ def test_unknown_requests_and_pages_say_so(seeded: Store, serve: Serve, page: An
     page.get_by_text("No such page").wait_for()
 
 
-def test_first_run_shows_how_to_send(store: Store, serve: Serve, page: Any) -> None:
+def test_first_run_shows_how_to_send_and_ends_by_itself(store: Store, serve: Serve, page: Any) -> None:
     page.goto(serve(store))
     page.get_by_text("Nothing has arrived yet").wait_for()
     assert page.get_by_text("OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318").count() >= 1
+    insert_requests(store, [request(1, duration_ns=1000)])
+    page.locator(".tt-sentence").wait_for()
 
 
 def test_without_stages_the_page_names_the_call_that_opens_them(
