@@ -103,21 +103,30 @@ class Answer:
 
 
 async def call(
-    port: int, path: str, body: dict[str, object], *, abort_after_s: float = 0.0, read_after_s: float = 0.0
+    port: int,
+    path: str,
+    body: dict[str, object],
+    *,
+    abort_after_s: float = 0.0,
+    read_after_s: float = 0.0,
+    trace_id: str = "",
+    small: bool = False,
 ) -> Answer:
-    """One request over a connection of its own. `read_after_s`: a slow reader, that reads nothing for so long."""
+    """One request over a connection of its own. `small`: little fits into the connection; `read_after_s`: a slow
+    reader, that after the answer's first bytes reads nothing for so long. `trace_id` is the caller's."""
     payload = json.dumps(body).encode()
-    small = read_after_s > 0
     reader, writer = await _connect(port, small)
     start = time.perf_counter()
     head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\nconnection: close\r\n"
+    if trace_id:
+        head += f"traceparent: 00-{trace_id}-{trace_id[:16]}-01\r\n"
     writer.write(f"{head}content-length: {len(payload)}\r\n\r\n".encode() + payload)
     status, ttft = 0, None
     aborted = False
     try:
         async with asyncio.timeout(abort_after_s or 120):
             status = int((await reader.readline()).split()[1])
-            if small:
+            if read_after_s:
                 await asyncio.sleep(read_after_s)
             while chunk := await reader.read(65536):
                 if ttft is None and (b'"text":"' in chunk or b'"content":"' in chunk):

@@ -31,6 +31,8 @@ _WORDS: Final[dict[str, str]] = {
     ),
 }  # fmt: skip
 
+_MAX_MIDDLEWARE: Final = 64
+
 # A dependency without a known name is worth a span only when it takes time.
 _UNNAMED_FROM_NS: Final = 100_000
 
@@ -148,15 +150,35 @@ def _time_global(function: Any, name: str) -> None:
 
 def _time_middleware(app: Any, given: Mapping[Any, str], sniff: bool) -> None:
     """Middleware is timed from its call to its call of the next app, or to its answer where it makes none."""
-    if getattr(app, "middleware_stack", None) is not None:
-        return
+    kinds: dict[Any, tuple[str, int]] = {}
     for entry in getattr(app, "user_middleware", None) or []:
         kind = getattr(entry, "cls", None)
         if kind is None or isinstance(kind, _Timed):
             continue
         name = given.get(kind) or (stage_of_name(name_of(kind)) if sniff else None)
         if name is not None or sniff:
-            entry.cls = _Timed(kind, name or name_of(kind), 0 if name else _UNNAMED_FROM_NS)
+            kinds[kind] = name or name_of(kind), 0 if name else _UNNAMED_FROM_NS
+            entry.cls = _Timed(kind, *kinds[kind])
+    if getattr(app, "middleware_stack", None) is not None:
+        _time_built(app, kinds)
+
+
+def _time_built(app: Any, kinds: Mapping[Any, tuple[str, int]]) -> None:
+    """Put the timers into a stack that has been built already (some servers do so before they serve)."""
+    holder, attribute = app, "middleware_stack"
+    for _ in range(_MAX_MIDDLEWARE):
+        current = getattr(holder, attribute)
+        if not hasattr(current, "app"):
+            return
+        known = kinds.get(type(current))
+        if known is None:
+            holder, attribute = current, "app"
+            continue
+        gate = _Gate(*known, current.app)
+        gate.inner = current
+        current.app = gate.after
+        setattr(holder, attribute, gate.before)
+        holder, attribute = gate, "app"
 
 
 class _Timed:
@@ -169,31 +191,39 @@ class _Timed:
         self.__name__ = name_of(kind)
 
     def __call__(self, app: Any, *args: Any, **kwargs: Any) -> Any:
-        key = f"tailtrace.middleware.{id(self)}"
-        name, at_least_ns = self._name, self._at_least_ns
+        gate = _Gate(self._name, self._at_least_ns, app)
+        gate.inner = self._kind(gate.after, *args, **kwargs)
+        return gate.before
 
-        def end(scope: Any) -> None:
-            start_ns = scope.pop(key, 0)
-            record = scope.get("tailtrace.request")
-            if start_ns and isinstance(record, Record):
-                now = clock.now_ns()
-                if now - start_ns >= at_least_ns:
-                    record.mark(name, start_ns, now)
 
-        async def after(scope: Any, receive: Any, send: Any) -> None:
-            end(scope)
-            await app(scope, receive, send)
+class _Gate:
+    """The two timers around one middleware: `before` stands in its place, `after` between it and the next app."""
 
-        inner = self._kind(after, *args, **kwargs)
+    def __init__(self, name: str, at_least_ns: int, app: Any) -> None:
+        self._key = f"tailtrace.middleware.{id(self)}"
+        self._name = name
+        self._at_least_ns = at_least_ns
+        self.app = app
+        self.inner: Any = None
 
-        async def before(scope: Any, receive: Any, send: Any) -> None:
-            if scope["type"] != "http":
-                return await inner(scope, receive, send)  # type: ignore[no-any-return]
-            scope[key] = clock.now_ns()
-            try:
-                await inner(scope, receive, send)
-            finally:
-                end(scope)
-            return None
+    def _end(self, scope: Any) -> None:
+        start_ns = scope.pop(self._key, 0)
+        record = scope.get("tailtrace.request")
+        if start_ns and isinstance(record, Record):
+            now = clock.now_ns()
+            if now - start_ns >= self._at_least_ns:
+                record.mark(self._name, start_ns, now)
 
-        return before
+    async def after(self, scope: Any, receive: Any, send: Any) -> None:
+        self._end(scope)
+        await self.app(scope, receive, send)
+
+    async def before(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self.inner(scope, receive, send)
+            return
+        scope[self._key] = clock.now_ns()
+        try:
+            await self.inner(scope, receive, send)
+        finally:
+            self._end(scope)
