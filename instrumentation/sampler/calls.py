@@ -12,6 +12,7 @@ from tailtrace.instrumentation.sampler.nvml import FUNCTION_NOT_FOUND, LOST_CODE
 from tailtrace.instrumentation.sampler.series import Series
 
 SLOW_S: Final = 0.005
+_USUALLY_S: Final = 0.001
 _WINDOW: Final = 20
 _MOST_STRETCH: Final = 64
 _RETRY_S: Final = {"not_supported": 3600.0, "old_driver": 3600.0, "unknown_to_driver": 3600.0, "no_permission": 60.0}
@@ -35,9 +36,10 @@ class Meter:
         durations = self._durations
         durations.append(duration_s)
         if len(durations) >= _WINDOW:
-            # The 95th percentile of the window: one outlier in twenty calls changes nothing.
-            p95 = sorted(durations)[math.ceil(0.95 * _WINDOW) - 1]
-            if p95 > SLOW_S:
+            # A slow call is slow mostly; one that only waited for a CPU on a busy host has a quick median.
+            ordered = sorted(durations)
+            p95 = ordered[math.ceil(0.95 * _WINDOW) - 1]
+            if p95 > SLOW_S and ordered[_WINDOW // 2] > _USUALLY_S:
                 self.stretch = min(self.stretch * 2, _MOST_STRETCH)
             elif p95 < SLOW_S / 2 and self.stretch > 1:
                 self.stretch //= 2
