@@ -16,6 +16,7 @@ from celery.signals import worker_init
 from tailtrace.analytics.jobs.requests import JobReport, run_requests
 from tailtrace.analytics.jobs.trim import trim_inbox
 from tailtrace.errors import ConfigError
+from tailtrace.ingest.retention import enforce
 from tailtrace.ingest.settings import ServerSettings
 from tailtrace.ingest.store import Store, open_store
 
@@ -29,13 +30,14 @@ TRIM_S: Final = 60.0
 MAX_ROUNDS: Final = 20
 
 _store: Store | None = None
+_settings: ServerSettings | None = None
 _lock = threading.Lock()
 
 
-def use_store(store: Store | None) -> None:
-    """The store of this process's tasks; the owner of an embedded one hands it over before it starts the worker."""
-    global _store
-    _store = store
+def use_store(store: Store | None, settings: ServerSettings | None = None) -> None:
+    """Store and settings of this process's tasks; the owner of an embedded one hands them over before it starts."""
+    global _store, _settings
+    _store, _settings = store, settings
 
 
 def current_store() -> Store:
@@ -75,6 +77,7 @@ def create_app(broker_url: str) -> Celery:
         beat_schedule={
             "requests": {"task": "tailtrace.requests", "schedule": TICK_S, "options": {"expires": 10 * TICK_S}},
             "trim": {"task": "tailtrace.trim", "schedule": TRIM_S, "options": {"expires": TRIM_S}},
+            "retention": {"task": "tailtrace.retention", "schedule": TRIM_S, "options": {"expires": TRIM_S}},
         },
         timezone="UTC",
     )
@@ -94,6 +97,12 @@ def requests(lane: int = 0, lanes: int = 1) -> None:
 def trim() -> None:
     """Frees the inbox behind the watermark."""
     trim_inbox(current_store())
+
+
+@app.task(name="tailtrace.retention")  # type: ignore[untyped-decorator]
+def retention() -> None:
+    """Drops the oldest telemetry beyond the budget and the age that the settings give."""
+    enforce(current_store(), _settings or ServerSettings())
 
 
 def catch_up(store: Store, *, lane: int = 0, lanes: int = 1, max_rounds: int = MAX_ROUNDS) -> JobReport:

@@ -58,6 +58,12 @@ class ServerSettings(BaseSettings):
     storage_budget_bytes: int = Field(
         20 * GB, gt=0, description="Room for spans, metrics and logs; the oldest days are dropped beyond it."
     )
+    retention_days: int = Field(
+        0, ge=0, description="Spans, metrics and logs of older days are dropped, budget or not; 0 means no limit."
+    )
+    derived_retention_days: int = Field(
+        0, ge=0, description="Requests and rollups of older days (rollups: months) are dropped; 0 means no limit."
+    )
     memory_bytes: int = Field(
         1_200 * MIB,
         ge=256 * MIB,

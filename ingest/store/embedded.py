@@ -204,6 +204,8 @@ def _engine_options(memory_bytes: int) -> dict[str, int | str]:
         "primary_index_cache_size": 64 * _MIB,
         "uncompressed_cache_size": 0,
         "query_cache_size": 0,
+        "query_condition_cache_size": 8 * _MIB,
+        "compiled_expression_cache_size": 16 * _MIB,
         "session_timezone": "UTC",
     }
 

@@ -10,6 +10,7 @@ from tailtrace.cli.processes.ticker import Ticker
 from tailtrace.cli.processes.worker import EmbeddedWorker
 
 if TYPE_CHECKING:
+    from tailtrace.ingest.settings import ServerSettings
     from tailtrace.ingest.store import Store
 
 log = logging.getLogger(__name__)
@@ -20,13 +21,13 @@ _STOP_S = 1.5
 class Jobs:
     """Runs the tasks of `tailtrace.analytics.celery_app` on this process's store."""
 
-    def __init__(self, store: Store, progress: Callable[[], object]) -> None:
+    def __init__(self, store: Store, settings: ServerSettings, progress: Callable[[], object]) -> None:
         """`progress` gives any value that differs once there is something new to judge."""
         from celery.signals import task_postrun
 
         from tailtrace.analytics import celery_app
 
-        celery_app.use_store(store)
+        celery_app.use_store(store, settings)
         celery_app.app.conf.broker_transport_options = {
             **celery_app.app.conf.broker_transport_options,
             "polling_interval": 0.25,  # the in-memory queue is looked at this often; its default is once a second
@@ -35,6 +36,9 @@ class Jobs:
         self._tickers = {
             celery_app.requests.name: Ticker(_enqueue(celery_app.requests), progress, busy_s=celery_app.TICK_S),
             celery_app.trim.name: Ticker(_enqueue(celery_app.trim), progress, busy_s=celery_app.TRIM_S, idle_s=600),
+            celery_app.retention.name: Ticker(
+                _enqueue(celery_app.retention), progress, busy_s=celery_app.TRIM_S, idle_s=3_600
+            ),
         }
         task_postrun.connect(self._finished, weak=False)
 

@@ -16,7 +16,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tailtrace.cli import exit_code
@@ -32,6 +32,9 @@ log = logging.getLogger("tailtrace")
 
 _LOOP_HUNG_S = 15.0
 """A loop that has not answered for this long counts as hung: no beat is sent any more."""
+
+
+_LONGEST_START_S = 600.0
 
 
 class Status:
@@ -81,7 +84,8 @@ def main() -> None:
 
         settings = ServerSettings.model_validate_json(sys.stdin.read())
         owner = OwnerProcess(settings, sockets, status)
-        owner.start()
+        with starting(status):
+            owner.start()
     except (ConfigError, StoreLocked, SchemaTooNew) as error:
         status.send("failed", code=exit_code(error), message=str(error))
         _leave(exit_code(error))
@@ -99,6 +103,23 @@ def main() -> None:
     guard.start()
     owner.stop()
     _leave(0)
+
+
+@contextlib.contextmanager
+def starting(status: Status) -> Iterator[None]:
+    """Beats while the start is going on: compiling at the first start and a long journal take as long as they take."""
+    done = threading.Event()
+    ends = time.monotonic() + _LONGEST_START_S
+
+    def beat() -> None:
+        while not done.wait(BEAT_S) and time.monotonic() < ends:
+            status.send("beat")
+
+    threading.Thread(target=beat, name="tailtrace-starting", daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
 
 
 def _adopt(fd: int) -> socket.socket:
@@ -206,7 +227,7 @@ class OwnerProcess:
             return
         from tailtrace.cli.processes.jobs import Jobs
 
-        jobs = Jobs(self._store, lambda: self._pipeline.counters()["stored_items"])
+        jobs = Jobs(self._store, self._settings, lambda: self._pipeline.counters()["stored_items"])
         jobs.start()
         self._undo.callback(jobs.stop)
 
