@@ -24,9 +24,11 @@ window.dash_clientside = window.dash_clientside || {};
     return value;
   }
 
-  // The reader is in the middle of something: text marked, a menu open, the pointer on a chart, the tab hidden.
+  // Not now: the last answer is still on its way (a newer question would drop it), text is marked, a menu is open, the pointer is
+  // on a chart, or nobody looks at the tab.
+  const BUSY = "#body[data-dash-is-loading], .hoverlayer .hovertext, [aria-expanded=true]:not(.tt-fold)";
   function busy() {
-    return document.hidden || String(window.getSelection()) !== "" || document.querySelector(".hoverlayer .hovertext, [aria-expanded=true]") !== null;
+    return document.hidden || String(window.getSelection()) !== "" || document.querySelector(BUSY) !== null;
   }
 
   // What a control should show for an address; no_update where it shows that already.
