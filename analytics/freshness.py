@@ -13,6 +13,7 @@ SELECT count() AS n, toInt64(quantileExact(0.99)(
   toUnixTimestamp64Nano(toDateTime64(ReceivedAt, 9, 'UTC')) - toUnixTimestamp64Nano(End))) AS delay
 FROM requests
 WHERE toStartOfMinute(End) >= fromUnixTimestamp64Nano({since:Int64}, 'UTC') AND Service = {service:String} AND Sign = 1
+  AND NOT has(Flags, 'backfill')
 """
 
 

@@ -182,7 +182,7 @@ def request_rows(
         "Gaps": text("tailtrace.gaps"),
         "Stalls": text("tailtrace.stalls"),
         "Simulated": pa.array(processes.is_true("tailtrace.simulated")),
-        "Flags": _flags(batch, forest, calls, entries, call, tokens, found),
+        "Flags": _flags(batch, forest, calls, entries, call, tokens, found, processes),
         "DerivedStages": _derived_stages(found),
         "Stratum": pa.array(strata),
         "OfferedLoad": pa.array(per_minute.astype(np.float32), mask=~np.isfinite(per_minute)),
@@ -228,7 +228,14 @@ def _outcomes(attributes: Any, errors: Any) -> pa.Array:
 
 
 def _flags(
-    batch: Batch, forest: Forest, calls: Calls, entries: Any, call: Any, tokens: FirstTokens, found: Attribution
+    batch: Batch,
+    forest: Forest,
+    calls: Calls,
+    entries: Any,
+    call: Any,
+    tokens: FirstTokens,
+    found: Attribution,
+    processes: Processes,
 ) -> pa.Array:
     orphan = forest.orphan[entries]
     bits = found.flags
@@ -243,6 +250,7 @@ def _flags(
         ("engine_ttft", tokens.from_engine),
         ("ttft_clipped", tokens.clipped),
         ("several_roots", (orphan == ABSENT) & ~forest.root[entries]),
+        ("backfill", processes.is_true("tailtrace.backfill")),
     ]
     for name, mask in calls.flags.items():
         masks.append((name, (call >= 0) & mask[call] if len(mask) else np.zeros(len(entries), np.bool_)))

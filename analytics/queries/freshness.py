@@ -49,8 +49,10 @@ class Freshness:
 
 _LAGS: Final = """
 SELECT Service AS service, toUnixTimestamp64Nano(max(End)) AS newest,
-  toInt64(quantileExact(0.99)(
-    greatest(0, toUnixTimestamp64Nano(toDateTime64(ReceivedAt, 9, 'UTC')) - toUnixTimestamp64Nano(End)))) AS lag
+  countIf(NOT has(Flags, 'backfill')) AS n,
+  toInt64(quantileExactIf(0.99)(
+    greatest(0, toUnixTimestamp64Nano(toDateTime64(ReceivedAt, 9, 'UTC')) - toUnixTimestamp64Nano(End)),
+    NOT has(Flags, 'backfill'))) AS lag
 FROM requests WHERE End >= fromUnixTimestamp64Nano({since:Int64}, 'UTC')
   AND Sign = 1 GROUP BY Service ORDER BY Service LIMIT 500
 """
@@ -71,7 +73,7 @@ def freshness(store: Store) -> Freshness:
     entries = []
     if newest is not None:
         for row in store.query(_LAGS, {"since": newest - HOUR_NS}, role="ui"):
-            lag = int(row["lag"])
+            lag = int(row["lag"]) if row["n"] else 0
             complete = watermark - max(FLOOR_NS, lag) if watermark is not None else None
             entries.append(
                 ServiceFreshness(

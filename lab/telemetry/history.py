@@ -34,12 +34,16 @@ class Ids:
 class Bodies:
     """Collects spans of several processes and scopes; gives a body whenever there is enough for one."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, backfill: bool = False) -> None:
+        self._backfill = backfill
         self._parts: dict[tuple[str, str], tuple[Resource, list[SpanData]]] = {}
         self._count = 0
 
     def add(self, resource: Resource, spans: list[SpanData], scope: str = "tailtrace") -> bytes | None:
-        part = self._parts.setdefault((resource["service.instance.id"], scope), (resource, []))
+        part = self._parts.get((resource["service.instance.id"], scope))
+        if part is None:
+            declared = {**resource, "tailtrace.backfill": True} if self._backfill else resource
+            part = self._parts[resource["service.instance.id"], scope] = (declared, [])
         part[1].extend(spans)
         self._count += len(spans)
         return self.take() if self._count >= SPANS_PER_BODY else None
@@ -63,7 +67,8 @@ def history(
     """
     length_ns = int((scenario.hours if hours is None else hours) * 3600 * SECOND)
     start_unix_ns = end_unix_ns - length_ns
-    sampler = StepSampler(start_unix_ns, length_ns, Ids(seed, "steps", scenario.name, start_unix_ns)) if steps else None
+    kept = steps and scenario.evidence.steps
+    sampler = StepSampler(start_unix_ns, length_ns, Ids(seed, "steps", scenario.name, start_unix_ns)) if kept else None
     simulation = Simulation(
         scenario,
         start_unix_ns=start_unix_ns,
@@ -75,8 +80,8 @@ def history(
 
 
 def bodies_of(simulation: Simulation, *, seed: int, sampler: StepSampler | None) -> Iterator[bytes]:
-    """Run a simulation to its end, giving bodies as its requests end."""
-    exporter = Exporter(simulation, seed=seed, sampler=sampler)
+    """Run a simulation to its end, giving bodies as its requests end. What they tell is past: they say `backfill`."""
+    exporter = Exporter(simulation, seed=seed, sampler=sampler, backfill=True)
     for now_ns in simulation.run():
         yield from exporter.collect(now_ns)
     yield from exporter.rest()
@@ -85,12 +90,14 @@ def bodies_of(simulation: Simulation, *, seed: int, sampler: StepSampler | None)
 class Exporter:
     """Turns what a simulation has finished into bodies."""
 
-    def __init__(self, simulation: Simulation, *, seed: int, sampler: StepSampler | None = None) -> None:
+    def __init__(
+        self, simulation: Simulation, *, seed: int, sampler: StepSampler | None = None, backfill: bool = False
+    ) -> None:
         self._simulation, self._sampler = simulation, sampler
         self._ids = Ids(seed, "ids", simulation.scenario.name, simulation.start_unix_ns)
         self._writer = SpanWriter(simulation.scenario, simulation.constants, simulation.start_unix_ns, self._ids)
         self.processes = Processes(simulation.scenario, simulation.faults, length_ns=simulation.length_ns, seed=seed)
-        self._bodies = Bodies()
+        self._bodies = Bodies(backfill=backfill)
 
     def collect(self, now_ns: int) -> Iterator[bytes]:
         """Bodies of what ended by now; a last part stays until there is more of it."""

@@ -38,6 +38,7 @@ _JSON_ITEMS: Final[dict[Signal, tuple[str, ...]]] = {
     "metrics": ("resourceMetrics", "scopeMetrics", "metrics"),
     "logs": ("resourceLogs", "scopeLogs", "logRecords"),
 }
+BACKFILL: Final = "tailtrace.backfill"
 _FIELD_1: Final = 0x0A  # every export request is one repeated message field, number 1
 
 
@@ -78,6 +79,29 @@ class Body:
         moved.CopyFrom(self.content)
         _shift(moved, by_ns)
         return replace(self, content=moved)
+
+    def backfilled(self) -> Body:
+        """The same telemetry whose processes say that it is sent long after it happened."""
+        if self.encoding == "json":
+            entry = {"key": BACKFILL, "value": {"boolValue": True}}
+            content = dict(self.content)
+            for root in _JSON_ROOTS.keys() & content.keys():
+                content[root] = [_declared_json(each, entry) for each in content[root] or []]
+            return replace(self, content=content)
+        declared = type(self.content)()
+        declared.CopyFrom(self.content)
+        for each in getattr(declared, _ITEMS[self.signal][0]):
+            if not any(attribute.key == BACKFILL for attribute in each.resource.attributes):
+                each.resource.attributes.add(key=BACKFILL).value.bool_value = True
+        return replace(self, content=declared)
+
+
+def _declared_json(entry_of_process: Any, entry: dict[str, Any]) -> Any:
+    if not isinstance(entry_of_process, dict):
+        return entry_of_process
+    resource = dict(entry_of_process.get("resource") or {})
+    kept = [each for each in resource.get("attributes") or [] if each.get("key") != entry["key"]]
+    return {**entry_of_process, "resource": {**resource, "attributes": [*kept, entry]}}
 
 
 def read_recording(path: Path) -> Iterator[Body]:

@@ -11,7 +11,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from tailtrace.cli.recordings import read_recording
+from tailtrace.cli.recordings import Body, read_recording
 from tailtrace.errors import ConfigError
 
 T0 = 1_700_000_000_000_000_000
@@ -161,3 +161,15 @@ def test_recorded_vllm_traces() -> None:
     bodies = [body for path in files for body in read_recording(path)]
     assert {body.signal for body in bodies} == {"traces"}
     assert [body.items() for body in bodies] == [6, 1, 1, 2, 2, 11, 36, 20, 19]
+
+
+def test_backfill_is_declared_once_by_every_process() -> None:
+    request = ExportTraceServiceRequest()
+    request.resource_spans.add().resource.attributes.add(key="service.name").value.string_value = "a"
+    request.resource_spans.add()
+    twice = Body("traces", request, "protobuf").backfilled().backfilled().content
+    declared = [[(a.key, a.value.bool_value) for a in each.resource.attributes] for each in twice.resource_spans]
+    assert declared == [[("service.name", False), ("tailtrace.backfill", True)], [("tailtrace.backfill", True)]]
+    document = {"resourceSpans": [{"resource": {"attributes": [{"key": "a", "value": {"stringValue": "b"}}]}}]}
+    once = Body("traces", document, "json").backfilled().backfilled().content["resourceSpans"][0]["resource"]
+    assert [each["key"] for each in once["attributes"]] == ["a", "tailtrace.backfill"]

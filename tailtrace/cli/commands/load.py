@@ -37,7 +37,7 @@ def load(
     sender = OtlpSender(endpoint, token, connections=_AT_ONCE)
 
     def send(body: Body) -> tuple[str, Receipt]:
-        body = body.shifted(shift_ns) if shift_ns else body
+        body = body.shifted(shift_ns).backfilled() if rebase else body
         return body.signal, sender.send(body.signal, body.encode(), body.items(), body.content_type)
 
     accepted: Counter[str] = Counter()

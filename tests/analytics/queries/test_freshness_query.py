@@ -31,3 +31,15 @@ def test_losses_are_added_up_by_kind(store: Store) -> None:
     )
     state = freshness(store)
     assert (state.rejected, state.dropped, state.orphaned) == (7, 0, 2)
+
+
+def test_declared_backfill_is_not_late(store: Store) -> None:
+    hour = 3600 * SECOND
+    old = [request(n, duration_ns=SECOND, ReceivedAt=T0 + hour, Flags=["backfill"]) for n in range(30)]
+    insert_requests(store, [*old, *(request(100 + n, duration_ns=SECOND) for n in range(10))])
+    assert [one.lag_p99_ns for one in freshness(store).services] == [SECOND]
+
+
+def test_a_service_of_backfill_alone_is_behind_by_the_floor(store: Store) -> None:
+    insert_requests(store, [request(1, duration_ns=SECOND, ReceivedAt=T0 + 9999 * SECOND, Flags=["backfill"])])
+    assert [one.lag_p99_ns for one in freshness(store).services] == [0]
