@@ -6,6 +6,7 @@ import time
 
 from harness import Figure, arguments, cpu_seconds, report, rss_mib, workspace
 from product import running
+from sampler import sampler_cpu_pct
 
 
 def main() -> None:
@@ -21,6 +22,7 @@ def main() -> None:
         time.sleep(seconds)
         figures["cpu_pct"] = 100 * (cpu_seconds(product.pid) - used) / (time.monotonic() - started)
         figures["rss_mib"] = rss_mib(product.pid)
+        figures["sampler_cpu_pct"] = sampler_cpu_pct(work, seconds)
     report("idle", options.seed, figures)
 
 

@@ -79,6 +79,22 @@ def client_settings() -> str:
     )
 
 
+def _counters(*rooms: str) -> str:
+    from tailtrace.instrumentation.sampler.catalogue import METRICS
+
+    return markdown(
+        ("metric", "unit", "kind", "what", "source", "window", "since", "absent when", "attributes"),
+        (
+            (
+                f"`{m.name}`", f"`{m.unit}`", m.kind, m.meaning, m.source, m.window, m.since, m.absent,
+                ", ".join(f"`{name}`" for name in m.attributes) or "none",
+            )
+            for m in METRICS
+            if m.room in rooms
+        ),
+    )  # fmt: skip
+
+
 def _plain(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
@@ -115,6 +131,11 @@ TABLES: dict[str, Callable[[], str]] = {
     "server-settings": server_settings,
     "client-settings": client_settings,
     "commands": commands,
+    "gpu-counters": lambda: _counters("gpu"),
+    "link-counters": lambda: _counters("link"),
+    "host-counters": lambda: _counters("host"),
+    "service-counters": lambda: _counters("service"),
+    "sampler-counters": lambda: _counters("sampler"),
 }
 
 
