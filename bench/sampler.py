@@ -1,7 +1,8 @@
 """What `tailtrace sample` costs for 8 GPUs at the fast tier, and whether an event loop beside it notices.
 
 The GPUs are the NVML stub, which answers at once: this is the sampler's own cost, not the driver's.
-`interval_s_pcie_call` is the mean time between two fast ticks while every GPU's PCIe traffic is read by the call that blocks for 20 ms in each direction.
+`interval_s_pcie_call` is the mean time between two fast ticks while
+every GPU's PCIe traffic is read by the call that blocks for 20 ms in each direction.
 """
 
 from __future__ import annotations
