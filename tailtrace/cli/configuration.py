@@ -40,7 +40,10 @@ def load_settings(flags: Mapping[str, Any], config: Path | None = None) -> Serve
 
 
 def _check_exposure(settings: ServerSettings) -> None:
-    if not is_loopback(settings.host) and not settings.token and not settings.insecure:
+    from tailtrace.ingest.tokens import tokens_file
+
+    guarded = bool(settings.token) or tokens_file(settings).exists()
+    if not is_loopback(settings.host) and not guarded and not settings.insecure:
         raise ConfigError(
             f"--host {settings.host} lets other machines in: give a --token (or TAILTRACE_TOKEN) that they must "
             "present, or --insecure if the network itself is trusted"

@@ -72,8 +72,9 @@ def serve(settings: ServerSettings) -> Iterator[Callable[..., str]]:
         thread.join(10)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def _chromium() -> Iterator[Any]:
+    # Playwright keeps an event loop running in this thread: not longer than these tests, or others cannot run theirs.
     playwright = pytest.importorskip("playwright.sync_api")
     if not Path("/usr/bin/chromium").exists():
         pytest.skip("needs /usr/bin/chromium")

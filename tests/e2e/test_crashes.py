@@ -95,7 +95,7 @@ def test_the_owner_goes_with_a_killed_parent(start: Callable[..., Any]) -> None:
     wait_until("end of the owner", lambda: not alive(owner), timeout_s=10)
     again = start(server.data).wait_ready()
     assert again.get("/healthz")["status"] == "ok"
-    assert again.stop(signal.SIGINT, timeout_s=5) == 0
+    assert again.stop(signal.SIGINT, timeout_s=10) == 0
 
 
 def alive(pid: int) -> bool:

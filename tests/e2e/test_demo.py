@@ -27,5 +27,5 @@ def test_history_then_live_requests_then_nothing_left(start: Callable[..., Any])
 
     processes = descendants(demo.process.pid)
     assert len(processes) >= 4  # owner, lab, its gateway, its engine
-    assert demo.stop(signal.SIGINT, timeout_s=5) == 0
+    assert demo.stop(signal.SIGINT, timeout_s=10) == 0
     wait_until("end of all processes", lambda: not any(Path(f"/proc/{pid}").exists() for pid in processes), timeout_s=5)

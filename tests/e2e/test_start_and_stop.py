@@ -25,7 +25,7 @@ def test_one_server_from_start_to_stop(start: Callable[..., Any], tailtrace: Cal
     same = tailtrace("up", f"--data={server.data}", f"--port={server.port}")
     assert (same.returncode, f"pid {server.owner_pid()}" in same.stderr) == (3, True)
 
-    assert server.stop(signal.SIGTERM, timeout_s=5) == 0
+    assert server.stop(signal.SIGTERM, timeout_s=10) == 0
     with pytest.raises(OSError, match="refused"):
         socket.create_connection(("127.0.0.1", server.port), timeout=1)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "server-0.log", "server-1.log"]

@@ -46,11 +46,15 @@ class LoopThread:
                 self._loop.call_soon_threadsafe(self._answer)
         return time.monotonic() - self._answered
 
+    def ask_to_stop(self) -> None:
+        """Ask the server to finish what it has in hand."""
+        if self._loop is not None and self._stop is not None:
+            with contextlib.suppress(RuntimeError):  # closed already
+                self._loop.call_soon_threadsafe(self._stop.set)
+
     def stop(self, timeout_s: float) -> None:
         """Ask the server to finish, and wait for it."""
-        if self._loop is not None and self._stop is not None:
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._stop.set)
+        self.ask_to_stop()
         self._thread.join(timeout_s)
         if self._thread.is_alive():
             log.warning("%s did not stop within %.1f s", self.name, timeout_s)

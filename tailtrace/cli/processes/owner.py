@@ -172,7 +172,9 @@ class OwnerProcess:
             self._start_loop(LoopThread("clickhouse", self._serve_clickhouse))
 
     def stop(self) -> None:
-        """Last started, first stopped; what goes wrong is logged and does not keep the rest from stopping."""
+        """All doors at once, then last started, first stopped."""
+        for loop in self._loops:
+            loop.ask_to_stop()
         try:
             self._undo.close()
         except Exception:
@@ -266,10 +268,12 @@ class OwnerProcess:
         from tailtrace.cli.processes.loops import serve_asgi
         from tailtrace.ingest.clickhouse_http import create_clickhouse_app
         from tailtrace.ingest.store.embedded import EmbeddedStore
+        from tailtrace.ingest.tokens import Tokens
 
         if not isinstance(self._store, EmbeddedStore):
             raise ConfigError("--clickhouse-port serves the embedded database; with a ClickHouse server, ask that one")
-        app = create_clickhouse_app(self._store, self._settings.token)
+        tokens = Tokens(self._settings)
+        app = create_clickhouse_app(self._store, lambda token: tokens.allows(token, "read"))
         await serve_asgi(app, self._sockets["clickhouse"], stop, listening)
 
 

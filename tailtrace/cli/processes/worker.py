@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from typing import Any
 
 log = logging.getLogger(__name__)
@@ -32,11 +33,13 @@ class EmbeddedWorker:
         return self._thread.is_alive()
 
     def stop(self, timeout_s: float) -> None:
-        """Finish the task in hand, take no more."""
+        """Take no more, and let the task in hand finish. A worker without one is left asleep on its queue."""
         from celery.worker import state
 
         state.should_stop = 0
-        self._thread.join(timeout_s)
+        deadline = time.monotonic() + timeout_s
+        while state.active_requests and time.monotonic() < deadline:
+            time.sleep(0.02)
 
     def _run(self) -> None:
         try:
