@@ -83,12 +83,15 @@ def watch_generate(function: Callable[..., Any]) -> Any:
 
     @wraps(function)
     def watched(*args: Any, **kwargs: Any) -> Any:
-        scope = live(CURRENT.get())
-        marks = Marks(kwargs.get("streamer"))
+        streamer = kwargs.get("streamer")
+        # generate often runs in a thread of its own, which the request's context does not reach: its streamer does.
+        scope = live(CURRENT.get()) or live(getattr(streamer, "tailtrace_scope", None))
+        marks = Marks(streamer)
         # A streamer is refused where several beams are followed.
-        config = kwargs.get("generation_config")
+        model = getattr(function, "__self__", args[0] if args else None)
+        config = kwargs.get("generation_config") or getattr(model, "generation_config", None)
         beams = kwargs.get("num_beams") or getattr(config, "num_beams", None) or 1
-        if streams and beams == 1:
+        if streams and beams == 1 and scope is not None:
             kwargs["streamer"] = marks
         token = _generating.set(True)
         start_ns = clock.now_ns()

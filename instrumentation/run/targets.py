@@ -33,6 +33,12 @@ def _transformers(module: Any) -> None:
     transformers.hook_generate(module)
 
 
+def _streamers(module: Any) -> None:
+    from tailtrace.instrumentation.engines import transformers
+
+    transformers.hook_streamers(module)
+
+
 def _continuous_batching(module: Any) -> None:
     from tailtrace.instrumentation.engines import transformers
 
@@ -50,6 +56,7 @@ TARGETS: Final[dict[str, Callable[[Any], None]]] = {
     "uvicorn.protocols.http.httptools_impl": _uvicorn_httptools,
     "tokenizers": _tokenizers,
     "transformers.generation.utils": _transformers,
+    "transformers.generation.streamers": _streamers,
     "transformers.generation.continuous_batching.continuous_api": _continuous_batching,
     "fastapi.routing": _vllm,
     "vllm.renderers.base": _vllm,
