@@ -55,8 +55,9 @@ class Arrivals:
         for index, traffic in enumerate(self._scenario.traffic):
             grid = np.arange(0, length_ns + GRID_NS, GRID_NS)
             rate = traffic.rate * self._daily(traffic, grid)
-            requests += self._stream(traffic, f"{index}", grid, rate, length_ns)
-            surge = rate * (self._faults.values("arrivals", grid, traffic.service) - 1.0)
+            change = self._faults.values("arrivals", grid, traffic.service)
+            requests += self._stream(traffic, f"{index}", grid, rate * np.minimum(change, 1.0), length_ns)
+            surge = rate * (change - 1.0)
             if np.any(surge > 0):
                 requests += self._stream(traffic, f"{index}/surge", grid, np.maximum(surge, 0.0), length_ns)
         requests.sort(key=lambda request: request.arrival_ns)
@@ -116,7 +117,8 @@ class Arrivals:
         rtt = c.client_rtt * MILLISECOND * regions * np.exp(0.2 * client.standard_normal(n)) + link
         slow = client.random(n) < faults.values("slow_readers", times, service)
         # A slow reader takes 4 to 10 tokens a second; a bad link some 12 to 20, however fast they are made.
-        interval = np.where(slow, SECOND / client.uniform(4.0, 10.0, n), np.where(link > 0, link / 2.5, 0))
+        held = link + faults.values("resend_ms", times, service) * MILLISECOND
+        interval = np.where(slow, SECOND / client.uniform(4.0, 10.0, n), np.where(held > 0, held / 2.5, 0))
         cached = client.random(n) < traffic.cached
         kept = client.random(n) < faults.values("cache_hits", times, service)
         prefix = np.where(cached, np.minimum(PREFIX_TOKENS * client.integers(1, 5, n), inputs * 3 // 4), 0)
@@ -131,7 +133,8 @@ class Arrivals:
         auth = spread(c.auth, 0.5) + fault_ms(faults.values("auth_ms", times, service))
         rate_limit = spread(c.rate_limit) + fault_ms(faults.values("limiter_ms", times, service))
         external = external * (spread(c.retrieval, 0.5) + fault_ms(faults.values("external_ms", times, service)))
-        route, dispatch, network = spread(c.route), spread(c.dispatch), spread(c.network)
+        route, network = spread(c.route), spread(c.network)
+        dispatch = spread(c.dispatch) + fault_ms(faults.values("dispatch_ms", times, service))
         before = [times, inputs, outputs, prefix, group]
         after = [net_in, auth, rate_limit, external, route, dispatch, network, rtt, interval]
         rows = zip(

@@ -41,6 +41,9 @@ class Request:
     template_start_ns: int = -1
     templated_ns: int = -1
     tokenized_ns: int = -1
+    kv_start_ns: int = -1  # handed to the engine; what follows before it is submitted is KV blocks on their way
+    kv_load_ns: int = 0  # fetched from the host's memory
+    kv_transfer_ns: int = 0  # taken over from another worker
     submitted_ns: int = -1
     scheduled_ns: int = -1
     batched_ns: int = -1

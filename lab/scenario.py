@@ -12,6 +12,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from tailtrace.errors import ConfigError, NotFound
 from tailtrace.lab.clock import SECOND
+from tailtrace.lab.constants import stream
 from tailtrace.lab.effects import EFFECTS
 
 FOLDER = Path(__file__).parent / "scenarios"
@@ -74,6 +75,19 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the fleet tells of itself: counters of the sampler, GPM's among them, engine steps, and spans.
+
+    `spans`: all; sparse (the engines' entry spans have no stages below them).
+    """
+
+    sampler: bool = True
+    gpm: bool = True
+    steps: bool = True
+    spans: str = "all"
+
+
+@dataclass(frozen=True, slots=True)
 class Deploy:
     """`service` runs `version` from `at` on. Times are seconds from the start, or before the end when negative."""
 
@@ -121,6 +135,7 @@ class Scenario:
     traffic: tuple[Traffic, ...] = ()
     deploys: tuple[Deploy, ...] = ()
     faults: tuple[Fault, ...] = ()
+    evidence: Evidence = Evidence()
 
     def service(self, name: str) -> Service:
         return next(service for service in self.fleet.services if service.name == name)
@@ -128,6 +143,26 @@ class Scenario:
     def without_faults(self) -> Scenario:
         """The same scenario with nothing injected: the other half of a paired comparison."""
         return dataclasses.replace(self, faults=())
+
+    def drawn(self, seed: int) -> Scenario:
+        """The same story in another fleet: up to two replicas more for each service, traffic that fits them, and
+        strengths within a fifth.
+        """
+        draw = stream(seed, "fleet")
+        more = {service.name: int(draw.integers(0, 3)) for service in self.fleet.services}
+        services = tuple(
+            dataclasses.replace(each, replicas=each.replicas + more[each.name]) for each in self.fleet.services
+        )
+        grown = {each.name: 1.0 + more[each.name] / each.replicas for each in self.fleet.services}
+        traffic = tuple(
+            dataclasses.replace(each, rate=each.rate * grown[each.service] * float(draw.uniform(0.85, 1.1)))
+            for each in self.traffic
+        )
+        faults = tuple(
+            dataclasses.replace(each, strength=each.strength * float(draw.uniform(0.85, 1.2))) for each in self.faults
+        )
+        fleet = dataclasses.replace(self.fleet, services=services)
+        return dataclasses.replace(self, fleet=fleet, traffic=traffic, faults=faults)
 
     def scaled(self, rate: float, *, hold_load: bool = False) -> Scenario:
         """The same mix at `rate` requests a second in all; with `hold_load`, as much shorter ones as they are more."""
@@ -175,13 +210,14 @@ def parse(table: Mapping[str, Any], name: str) -> Scenario:
     services = tuple(
         _read(Service, each, f"[[fleet.service]] {n}") for n, each in _tables(fleet_table, "service", "fleet.")
     )
+    evidence = _read(Evidence, table.pop("evidence", {}), "[evidence]")
     fleet = dataclasses.replace(_read(Fleet, fleet_table, "[fleet]", {"services"}), services=services)
     traffic = tuple(_read(Traffic, each, f"[[traffic]] {n}") for n, each in _tables(table, "traffic"))
     deploys = tuple(_read(Deploy, each, f"[[deploy]] {n}") for n, each in _tables(table, "deploy"))
     faults = tuple(_read(Fault, each, f"[[cause]] {n}") for n, each in _tables(table, "cause"))
     scenario = dataclasses.replace(
-        _read(Scenario, {"name": name, **table}, "the scenario", {"fleet", "traffic", "deploys", "faults"}),
-        fleet=fleet, traffic=traffic, deploys=deploys, faults=faults,
+        _read(Scenario, {"name": name, **table}, "the scenario", {"fleet", "traffic", "deploys", "faults", "evidence"}),
+        fleet=fleet, traffic=traffic, deploys=deploys, faults=faults, evidence=evidence,
     )  # fmt: skip
     _check(scenario)
     return scenario
@@ -213,6 +249,9 @@ def _value(hint: Any, value: Any, key: str, where: str) -> Any:
     if hint is str:
         if isinstance(value, str):
             return value
+    elif hint is bool:
+        if isinstance(value, bool):
+            return value
     elif hint is int:
         if isinstance(value, int) and not isinstance(value, bool):
             return value
@@ -222,7 +261,7 @@ def _value(hint: Any, value: Any, key: str, where: str) -> Any:
         key in ("at", "for") and isinstance(value, str) and (match := re.fullmatch(r"(-?\d+(?:\.\d+)?)([smhd])", value))
     ):
         return float(match[1]) * _UNITS[match[2]]
-    wanted = {str: "a string", int: "an integer"}.get(
+    wanted = {str: "a string", int: "an integer", bool: "true or false"}.get(
         hint, 'seconds or "90s", "20m", "-5h"' if key in ("at", "for") else "a number"
     )
     raise ConfigError(f"{where}: {key} must be {wanted}, got {value!r}")
@@ -259,6 +298,8 @@ def _check(scenario: Scenario) -> None:
     for deploy in scenario.deploys:
         if deploy.service not in names:
             raise ConfigError(f"[[deploy]]: no service {deploy.service!r}; there are {', '.join(names)}")
+    if scenario.evidence.spans not in ("all", "sparse"):
+        raise ConfigError(f"[evidence]: spans must be all or sparse, got {scenario.evidence.spans!r}")
     for fault in scenario.faults:
         if fault.code not in EFFECTS:
             raise ConfigError(f"[[cause]]: the lab cannot make {fault.code!r}; it can make {', '.join(EFFECTS)}")
@@ -267,6 +308,12 @@ def _check(scenario: Scenario) -> None:
         if fault.for_ is not None and fault.for_ <= 0:
             raise ConfigError(f"[[cause]] {fault.code}: for must be above 0, got {fault.for_}")
         _check_target(scenario, fault)
+        if fault.code == "scale_up_late" and any(
+            service.replicas < 2
+            for service in scenario.fleet.services
+            if service.kind == "llm" and fault.service in ("", service.name)
+        ):
+            raise ConfigError("[[cause]] scale_up_late: the last replica comes late, so the service needs two")
 
 
 def _check_target(scenario: Scenario, fault: Fault) -> None:

@@ -18,6 +18,10 @@ from tailtrace.lab.service.runner import Runner
 from tailtrace.lab.service.tokenizer import Tokenizer
 
 
+# Of a rush that scaling answers too late, the share that is over when the new replica serves.
+LATE_SHARE = 0.7
+
+
 @dataclass(frozen=True, slots=True)
 class Startup:
     """A replica came up: from `start_ns` for `length_ns`."""
@@ -43,6 +47,7 @@ class Simulation:
         self.clock = VirtualClock()
         self.finished: list[Request] = []
         self.startups: list[Startup] = []
+        self.absent_until: dict[tuple[str, int], int] = {}
         self.arrived = 0
         self.ended = 0
         self._on_stretch = on_stretch
@@ -63,6 +68,9 @@ class Simulation:
             for start, _, seconds, replica in self.faults.windows("restart_s", service.name):
                 if seconds > 0:
                     self.clock.at(start, self._restart, service.name, replica or 0, int(seconds * SECOND))
+            for start, end, seconds, _ in self.faults.windows("late_s", service.name):
+                if seconds > 0:
+                    self._scale_up(service.name, start, end, int(seconds * SECOND))
         arrivals = Arrivals(scenario, self.faults, self.constants, start_unix_ns=start_unix_ns, seed=seed)
         self.requests = arrivals.draw(length_ns)
         self._next = 0
@@ -116,7 +124,10 @@ class Simulation:
         at = request.tokenized_ns = self._tokenizers[request.service][request.replica].done_ns(request, at)
         at += int(c.engine_submit * spread)
         at += int(self.faults.value("submit_ms", at, request.service, request.replica) * spread)
-        self.clock.at(at, self._submit, request)
+        request.kv_start_ns = at
+        request.kv_load_ns = int(self.faults.value("kv_load_ms", at, request.service, request.replica) * spread)
+        request.kv_transfer_ns = int(self.faults.value("kv_transfer_ms", at, request.service, request.replica) * spread)
+        self.clock.at(at + request.kv_load_ns + request.kv_transfer_ns, self._submit, request)
 
     def _submit(self, request: Request) -> None:
         if not request.outcome:
@@ -142,6 +153,15 @@ class Simulation:
         for request in self.engines[service][replica].crash(down_ns):
             if not request.outcome:
                 self._end(request, "error", now)
+
+    def _scale_up(self, service: str, start: int, end: int, startup_ns: int) -> None:
+        """The last replica is not there until well into the rush, and then takes its time to start."""
+        late = self.engines[service][-1]
+        ready = start + int(LATE_SHARE * (end - start))
+        late.down_until_ns = ready
+        began = max(0, ready - startup_ns)
+        self.absent_until[service, late.replica] = began
+        self.startups.append(Startup(service, late.replica, began, ready - began))
 
     def _end(self, request: Request, outcome: str, at_ns: int) -> None:
         self.ended += 1

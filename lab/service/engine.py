@@ -27,6 +27,7 @@ class Stretch:
     waiting: int
     waiting_capacity: int
     kv_usage: float
+    launch_ns: int = 0  # of a step, the time the GPU waits for its kernels to be launched
 
 
 class Engine:
@@ -112,8 +113,9 @@ class Engine:
         waiting = len(scheduler.waiting)
         capacity = waiting if scheduler.waiting_for_memory() else 0
         self._current = Stretch(
-            now, step_ns, steps, batch, len(scheduler.running), waiting, capacity, scheduler.kv_usage
-        )
+            now, step_ns, steps, batch, len(scheduler.running), waiting, capacity, scheduler.kv_usage,
+            int(self._faults.value("launch_ms", now, self._service.name, self.replica) * MILLISECOND),
+        )  # fmt: skip
         self._clock.at(now + step_ns * steps, self._done, self._version)
 
     def _cut(self) -> None:

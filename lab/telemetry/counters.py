@@ -1,4 +1,4 @@
-"""What the sampler of each replica's host would read of its GPUs, made from the steps that ran on them.
+"""What the samplers of the fleet's hosts would read, made from the steps that ran and the faults that were put in.
 
 Shares of SM, tensor and memory activity are assumptions about prefill (compute bound) and decode (bound by memory
 bandwidth), not measurements; busy time, memory, throttling and clocks follow the run.
@@ -16,6 +16,8 @@ from tailtrace.lab.scenario import Scenario, Service
 from tailtrace.lab.service.engine import Stretch
 from tailtrace.lab.service.hardware import GPU_CLOCK_HZ, GPU_MEMORY_BYTES, GPU_POWER_W
 from tailtrace.lab.simulation import Simulation
+from tailtrace.lab.telemetry.host_counters import HostCounters
+from tailtrace.lab.telemetry.link_counters import LinkCounters
 from tailtrace.lab.telemetry.processes import Processes
 
 RECENT_NS = 3600 * SECOND
@@ -40,6 +42,9 @@ class Counters:
         self._recent_ns = max(0, length_ns - RECENT_NS)
         self._intervals: dict[tuple[str, int, int], Interval] = defaultdict(Interval)
         self._throttled_ns: dict[str, int] = defaultdict(int)
+        self._gpm = scenario.evidence.gpm
+        self._links = LinkCounters()
+        self.hosts = HostCounters()
 
     def every_ns(self, at_ns: int) -> int:
         return RECENT_EVERY_NS if at_ns >= self._recent_ns else EARLIER_EVERY_NS
@@ -70,15 +75,19 @@ class Counters:
         straggling = value("straggler", start_ns, name, replica) > 0
         slowdown = value("step_time", start_ns, name, replica)
         launching = value("launch_ms", start_ns, name, replica) > 0
+        # Kernels that wait for a link keep an SM busy and move no memory.
+        linked = slowdown if value("nvlink_down", start_ns, name, replica) > 0 else 1.0
+        loading = value("pcie_share", start_ns, name, replica)
+        failed = value("xid", start_ns, name, replica) > 0
         prefill, decode = min(1.0, interval.prefill_ns / every), min(1.0, interval.decode_ns / every)
         if launching:
             prefill, decode = 0.6 * prefill, 0.5 * decode
-        at = simulation.start_unix_ns + start_ns + every
-        made: list[Point] = []
+        at, since = simulation.start_unix_ns + start_ns + every, simulation.start_unix_ns
+        made: list[Point] = self.hosts.points(simulation, service, replica, start_ns, every, prefill + decode)
         for rank, uuid in enumerate(uuids):
             slow = throttled or (straggling and rank == 0)
             # Ranks that wait for a straggler spin: busy by every count but the work they do.
-            work = 1.0 / slowdown if straggling and rank else 1.0
+            work = 1.0 / slowdown if straggling and rank else 1.0 / linked
             share = min(1.0, prefill + decode)
             clock = GPU_CLOCK_HZ[service.gpu] / (slowdown if slow else 1.0)
             if slow:
@@ -86,19 +95,30 @@ class Counters:
             readings = {
                 ("hw.gpu.utilization", "1"): share,
                 ("hw.gpu.memory.usage", "By"): int(GPU_MEMORY_BYTES * (0.62 + 0.3 * interval.kv_usage)),
+                ("hw.gpu.memory.limit", "By"): GPU_MEMORY_BYTES,
                 ("hw.gpu.memory.utilization", "1"): 0.62 + 0.3 * interval.kv_usage,
                 ("hw.power", "W"): GPU_POWER_W[service.gpu] * (0.18 + (0.75 * prefill + 0.5 * decode) * work),
+                ("tailtrace.gpu.power.limit", "W"): GPU_POWER_W[service.gpu],
                 ("hw.temperature", "Cel"): 34.0 + 38.0 * share + (16.0 if slow else 0.0),
-                ("tailtrace.gpu.sm_active", "1"): 0.9 * prefill + 0.6 * decode,
-                ("tailtrace.gpu.tensor_active", "1"): (0.62 * prefill + 0.1 * decode) * work,
-                ("tailtrace.gpu.dram_active", "1"): (0.3 * prefill + 0.72 * decode) * work,
                 ("tailtrace.gpu.clock.sm", "Hz"): clock,
+                ("tailtrace.gpu.clock.sm.max", "Hz"): GPU_CLOCK_HZ[service.gpu],
             }
+            if self._gpm:
+                readings |= {
+                    ("tailtrace.gpu.graphics_active", "1"): share,
+                    ("tailtrace.gpu.sm_active", "1"): 0.9 * prefill + 0.6 * decode,
+                    ("tailtrace.gpu.tensor_active", "1"): (0.62 * prefill + 0.1 * decode) * work,
+                    ("tailtrace.gpu.dram_active", "1"): (0.3 * prefill + 0.72 * decode) * work,
+                }
             gpu = {"hw.id": uuid, "hw.type": "gpu", "tailtrace.rank": rank}
             made += [Point(metric, unit, "gauge", number, at, gpu) for (metric, unit), number in readings.items()]
             reason = {**gpu, "tailtrace.reason": "hw_thermal"}
-            since = simulation.start_unix_ns
             made.append(Point("tailtrace.gpu.throttle", "ns", "sum", self._throttled_ns[uuid], at, reason, since))
+            xid = {**gpu, "error.type": "xid", "tailtrace.xid": "79"}
+            errors = int(failed and rank == 0)
+            made.append(Point("hw.errors", "{error}", "sum", errors, at, xid, since))
+            down = value("nvlink_down", start_ns, name, replica) if len(uuids) > 1 else 0.0
+            made += self._links.points(gpu, at, since, every, prefill + decode, len(uuids) > 1, down, loading)
         return made
 
 
@@ -107,10 +127,12 @@ def history_metrics(
 ) -> Iterator[bytes]:
     """OTLP metric bodies of the run that `history` with the same arguments makes, in order of time.
 
-    One reading of each GPU a minute, and every ten seconds in the last hour.
+    One reading of each GPU and host a minute, and every ten seconds in the last hour.
     """
     length_ns = int((scenario.hours if hours is None else hours) * 3600 * SECOND)
     counters = Counters(scenario, length_ns)
+    if not scenario.evidence.sampler:
+        return
     simulation = Simulation(
         scenario, start_unix_ns=end_unix_ns - length_ns, length_ns=length_ns, seed=seed, on_stretch=counters.record
     )
@@ -123,11 +145,16 @@ def history_metrics(
         while at + counters.every_ns(at) <= min(length_ns, now_ns - 120 * SECOND):
             for service in scenario.fleet.services:
                 for replica in range(service.replicas):
+                    if at < simulation.absent_until.get((service.name, replica), 0):
+                        continue
                     resource = processes.engine(service.name, replica, at)
                     uuids = str(resource["tailtrace.gpu_uuids"]).split(",")
                     key = str(resource["service.instance.id"])
                     kept = bodies.setdefault(key, ({**resource, "tailtrace.role": "sampler"}, []))[1]
                     kept += counters.points(simulation, service, replica, at, uuids)
+            gateway = processes.gateway()
+            kept = bodies.setdefault(str(gateway["service.instance.id"]), ({**gateway, "tailtrace.role": "sampler"}, []))[1]
+            kept += counters.hosts.gateway_points(simulation, at, counters.every_ns(at))
             at += counters.every_ns(at)
         body = b"".join([encode_metrics(resource, points) for resource, points in bodies.values()])
         if body:

@@ -37,8 +37,13 @@ class Journey:
             ("parse", r.engine_start_ns, r.parsed_ns),
             ("template", r.template_start_ns, r.templated_ns),
             ("tokenize", r.templated_ns, r.tokenized_ns),
-            ("engine_submit", r.tokenized_ns, r.submitted_ns if r.submitted_ns >= 0 else ended),
+            ("engine_submit", r.tokenized_ns, r.kv_start_ns if r.kv_start_ns >= 0 else ended),
         ]
+        loaded = r.kv_start_ns + r.kv_load_ns
+        if r.kv_load_ns:
+            engine.append(("kv_load", r.kv_start_ns, loaded))
+        if r.kv_transfer_ns:
+            engine.append(("kv_transfer", loaded, loaded + r.kv_transfer_ns))
         last, first = r.last_token_ns, r.first_token_ns
         if r.submitted_ns >= 0:
             engine.append(("queue", r.submitted_ns, r.scheduled_ns if r.scheduled_ns >= 0 else ended))

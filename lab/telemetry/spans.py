@@ -35,6 +35,7 @@ class SpanWriter:
         self, scenario: Scenario, constants: Constants, start_unix_ns: int, ids: Callable[[int], bytes]
     ) -> None:
         self._constants, self._start, self._ids = constants, start_unix_ns, ids
+        self._sparse = scenario.evidence.spans == "sparse"
         self._services = {service.name: service for service in scenario.fleet.services}
 
     def write(self, request: Request) -> tuple[list[SpanData], list[SpanData]]:
@@ -67,6 +68,8 @@ class SpanWriter:
             attributes["tailtrace.tokens_source"] = "engine"
         start, end = base + r.engine_start_ns, base + journey.engine_end
         engine = [SpanData(trace, server, call, name, SERVER, start, end, attributes, status)]
+        if self._sparse:
+            return gateway, engine
         return gateway, engine + self._stages(trace, server, journey.engine, journey.engine_end)
 
     def _stages(self, trace: bytes, parent: bytes, stages: list[Interval], parent_end: int) -> list[SpanData]:

@@ -59,7 +59,7 @@ class StepSampler:
             "tailtrace.prefill_tokens": batch.prefill_tokens,
             "tailtrace.decode_tokens": len(batch.decodes),
             "tailtrace.kv_usage": round(stretch.kv_usage, 4),
-            "tailtrace.gpu_ns": int(stretch.step_ns * 0.96),
+            "tailtrace.gpu_ns": int((stretch.step_ns - stretch.launch_ns) * 0.96),
             "tailtrace.sample_weight": weight,
         }
         if batch.prefill:

@@ -31,7 +31,7 @@ def test_every_shipped_scenario_is_valid_and_says_what_it_is() -> None:
 
 def test_effects_use_the_vocabularies() -> None:
     for code, effect in EFFECTS.items():
-        assert effect.stage in BY_NAME
+        assert effect.stage in BY_NAME or code == "no_work"
         assert BY_CODE[code].stage in ("", effect.stage)
         assert effect.knobs
 
@@ -93,3 +93,24 @@ def test_scaling_knobs_are_knobs() -> None:
     used = {knob for effect in EFFECTS.values() for knob in effect.knobs}
     assert used >= SCALING
     assert len(list(FOLDER.glob("*.toml"))) == len(list_scenarios())
+
+
+def test_another_seed_is_another_fleet_with_the_same_story() -> None:
+    base = Scenario.load("throttled")
+    drawn = [base.drawn(seed) for seed in range(8)]
+    assert drawn[3] == base.drawn(3)
+    assert len({each.service("llm-chat").replicas for each in drawn}) > 1
+    for each in drawn:
+        assert [fault.code for fault in each.faults] == ["throttled"]
+        grown = each.service("llm-chat").replicas / base.service("llm-chat").replicas
+        assert 0.85 <= each.traffic[0].rate / base.traffic[0].rate / grown <= 1.1
+
+
+def test_evidence_can_be_removed_and_late_replicas_need_a_fleet() -> None:
+    text = GOOD + '[evidence]\ngpm = false\nspans = "sparse"\n'
+    assert parse(tomllib.loads(text), "x").evidence.gpm is False
+    with pytest.raises(ConfigError, match="spans must be all or sparse"):
+        parse(tomllib.loads(text.replace("sparse", "few")), "x")
+    late = GOOD.replace("replicas = 2", "replicas = 1") + '[[cause]]\ncode = "scale_up_late"\nat = 1\n'
+    with pytest.raises(ConfigError, match="the service needs two"):
+        parse(tomllib.loads(late), "x")

@@ -5,6 +5,7 @@ from collections import defaultdict
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
+from tailtrace.instrumentation.sampler.catalogue import BY_NAME
 from tailtrace.lab import Scenario, history_metrics
 
 END = 1_790_000_000_000_000_000
@@ -24,6 +25,8 @@ def series(name: str, hours: float = 1.0) -> tuple[Series, dict[str, str]]:
                 for metric in scope.metrics:
                     for point in (metric.gauge if metric.HasField("gauge") else metric.sum).data_points:
                         named = {pair.key: pair.value for pair in point.attributes}
+                        if "hw.id" not in named or "tailtrace.link" in named:
+                            continue
                         gpu = named["hw.id"].string_value
                         who[gpu] = f"{said['host.name'].string_value}/{named['tailtrace.rank'].int_value}"
                         value = point.as_double if point.HasField("as_double") else point.as_int
@@ -68,3 +71,19 @@ def test_a_straggler_is_the_rank_with_the_low_clock_while_its_peers_do_less_work
     assert max(power, key=power.__getitem__) == "0"
     busy = {mean(found["hw.gpu.utilization", gpu], 1200, 2400) for gpu in ranks.values()}
     assert len(busy) == 1
+
+
+def test_a_counter_exists_only_in_the_catalogue_that_the_sampler_shares() -> None:
+    names = set()
+    for body in history_metrics(Scenario.load("cpu_starved"), end_unix_ns=END, hours=0.2, seed=3):
+        for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
+            names |= {(m.name, m.unit) for scope in resource.scope_metrics for m in scope.metrics}
+    assert {name for name, _ in names} >= {"tailtrace.host.loop.lost", "tailtrace.link.bandwidth", "hw.gpu.utilization"}
+    assert all(name in BY_NAME and BY_NAME[name].unit == unit for name, unit in names)
+
+
+def test_removed_evidence_is_not_sent() -> None:
+    assert list(history_metrics(Scenario.load("no_sampler"), end_unix_ns=END, hours=0.2, seed=3)) == []
+    found, _ = series("no_gpm", hours=0.2)
+    assert "tailtrace.gpu.sm_active" not in {metric for metric, _ in found}
+    assert "hw.gpu.utilization" in {metric for metric, _ in found}
