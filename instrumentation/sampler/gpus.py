@@ -24,6 +24,8 @@ SLOW_S: Final = 2.0
 RARE_S: Final = 30.0
 _FIRST_BACKOFF_S: Final = 1.0
 _MAX_BACKOFF_S: Final = 30.0
+_STEADY_S: Final = 60.0
+"""All GPUs answered for this long: the next loss is a new one, and tried again soon."""
 
 
 class DriverReplaced(Exception):
@@ -47,7 +49,7 @@ class Gpus:
         self._xid: XidListener | None = None
         self._throughput: ThroughputThread | None = None
         self._worked = False
-        self._backoff_s = 0.0
+        self._backoff_s = self._opened_s = 0.0
         self._open_at = self._slow_at = self._rare_at = 0.0
         self._fast_ticks = 0
 
@@ -65,6 +67,8 @@ class Gpus:
             self._reopen(now_s)
         if self._session is None:
             return
+        if self._backoff_s and not self._lost and now_s - self._opened_s > _STEADY_S:
+            self._backoff_s = 0.0
         rare, slow = now_s >= self._rare_at, now_s >= self._slow_at
         if rare:
             self._rare_at = now_s + RARE_S
@@ -112,10 +116,9 @@ class Gpus:
             return
         self._absences.clear("hw.gpu.*")
         self._worked = True
+        self._opened_s = now_s
         session = self._session
         back = {device.uuid for device in devices}
-        if not self._lost.keys() - back:
-            self._backoff_s = 0.0
         self._lost = {uuid: entry for uuid, entry in self._lost.items() if uuid not in back}
         self._gpus = []
         for device in devices:

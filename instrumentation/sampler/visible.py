@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from tailtrace.instrumentation.sampler.nvml import Session, Unavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +51,30 @@ def visible_uuids(gpus: Sequence[Listed], environ: Mapping[str, str]) -> tuple[l
     if len(set(chosen)) != len(chosen):
         return [], "duplicate_device"
     return chosen, uncertain
+
+
+def gpu_uuids(environ: Mapping[str, str] | None = None) -> tuple[list[str], str]:
+    """What `visible_uuids` gives for this machine's GPUs; none, with the reason, where NVML cannot be used.
+
+    For `describe(gpu_uuids=",".join(gpu_uuids()[0]))`. Opens NVML (milliseconds a GPU): not in a request.
+    """
+    try:
+        session = Session()
+    except Unavailable as error:
+        return [], error.reason
+    try:
+        devices = session.devices()
+    except Unavailable as error:
+        return [], error.reason
+    finally:
+        session.close()
+    instances: dict[str, list[str]] = {}
+    for device in devices:
+        if device.is_instance:
+            instances.setdefault(device.parent, []).append(device.uuid)
+    listed = [
+        Listed(device.uuid, device.bus_id, tuple(instances.get(device.uuid, ())))
+        for device in devices
+        if not device.is_instance
+    ]
+    return visible_uuids(listed, os.environ if environ is None else environ)

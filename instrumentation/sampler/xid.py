@@ -30,7 +30,6 @@ class XidListener:
         """`counts`: errors so far and since when, by (uuid, xid); kept by the caller over sessions."""
         self._api, self._absences, self._sink, self._counts = session.api, absences, sink, counts
         self._devices = [device for device in devices if not device.is_instance]
-        self._uuids = {device.handle.value: device.uuid for device in self._devices if hasattr(device.handle, "value")}
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -90,10 +89,6 @@ class XidListener:
         self._sink([Series("hw.errors", attributes).point(count + 1, now, start)])
 
     def _uuid_of(self, handle: Any) -> str:
-        address = getattr(handle, "value", None)
-        found = self._uuids.get(address) if address is not None else None
-        if found is not None:
-            return found
         try:
             return str(self._api.nvmlDeviceGetUUID(handle))
         except self._api.NVMLError:

@@ -126,12 +126,16 @@ def test_options_that_cannot_work_are_told(option: str, value: str) -> None:
 
 def test_another_package_called_pynvml_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "pynvml.py").write_text("def nvmlInit(): pass\n")
-    monkeypatch.delitem(sys.modules, "pynvml", raising=False)
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(Unavailable, match="is not nvidia-ml-py") as caught:
-        load_pynvml()
+    real = sys.modules.pop("pynvml", None)
+    try:
+        with pytest.raises(Unavailable, match="is not nvidia-ml-py") as caught:
+            load_pynvml()
+    finally:
+        sys.modules.pop("pynvml", None)
+        if real is not None:
+            sys.modules["pynvml"] = real
     assert caught.value.reason == "foreign_pynvml"
-    monkeypatch.delitem(sys.modules, "pynvml", raising=False)
 
 
 def test_without_pynvml_the_pip_command_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

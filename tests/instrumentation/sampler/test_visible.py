@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from tailtrace.instrumentation.sampler.visible import Listed, visible_uuids
+from tailtrace.instrumentation.sampler.visible import Listed, gpu_uuids, visible_uuids
 
 U0, U1, U2 = "GPU-aaaa0000", "GPU-aabb1111", "GPU-cccc2222"
 MIG = "MIG-dddd3333"
@@ -46,3 +48,15 @@ def test_numbers_without_a_stated_order_are_uncertain() -> None:
     assert visible_uuids(GPUS[:1], {"CUDA_VISIBLE_DEVICES": "0"}) == ([U2], "")
     assert visible_uuids(GPUS, {**BY_BUS, "CUDA_VISIBLE_DEVICES": "1"}) == ([U1], "")
     assert visible_uuids(GPUS, {**BY_BUS, "CUDA_VISIBLE_DEVICES": "1,1"}) == ([], "duplicate_device")
+
+
+def test_nvml_that_lists_the_other_way_round_changes_nothing(stub: Any) -> None:
+    stub.set(gpus=3, order=1)
+    one = "GPU-00000001-0000-0000-0000-000000000000"
+    assert gpu_uuids({**BY_BUS, "CUDA_VISIBLE_DEVICES": "1"}) == ([one], "")
+    assert gpu_uuids({**BY_BUS, "CUDA_VISIBLE_DEVICES": "GPU-00000001"}) == ([one], "")
+
+
+def test_where_nvml_cannot_be_used_there_is_a_reason(stub: Any) -> None:
+    stub.set(init=9)
+    assert gpu_uuids({}) == ([], "driver_not_loaded")
