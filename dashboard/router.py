@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import dash_mantine_components as dmc
 from dash import ALL, MATCH, ClientsideFunction, Input, Output, State, ctx, dcc, html, no_update
 
+from tailtrace.analytics.queries.together import together
 from tailtrace.dashboard.address import Address
 from tailtrace.dashboard.components.shell import freshness_words, range_controls, sidebar
 from tailtrace.dashboard.pages import page_for
@@ -66,16 +69,21 @@ def _draw(
     frame: tuple[Any, ...] = (no_update,) * 4
     fresh = None
     try:
-        fresh = freshness_words(store, text)
+        calls: list[Callable[[], Any]] = [
+            partial(page.draw, store, settings, text, pathname, address),
+            partial(freshness_words, store, text),
+        ]
+        if wanted != drawn and page.controls:
+            calls.append(partial(page.controls, store, text, address))
+        body, fresh, *controls = together(calls)
         if wanted != drawn:
-            controls = page.controls(store, text, address) if page.controls else None
             frame = (
                 sidebar(text, address, page.key),
                 range_controls(text, address) if page.ranged else None,
-                controls,
+                controls[0] if controls else None,
                 wanted,
             )
-        return (*frame, fresh, page.draw(store, settings, text, pathname, address))
+        return (*frame, fresh, body)
     except TailtraceError as error:
         reason = str(error)
     except Exception:

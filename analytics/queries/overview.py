@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from tailtrace.analytics.queries.attribution import Bucket, allocate
 from tailtrace.analytics.queries.percentiles import Percentile, percentile_of_buckets
 from tailtrace.analytics.queries.stage_shares import ROLLUP_COLUMNS, StageShare, largest, stage_shares
+from tailtrace.analytics.queries.together import together
 from tailtrace.analytics.queries.window import SECOND_NS, Window
 from tailtrace.ingest.store import Store
 
@@ -103,14 +105,16 @@ def overview(
         "service": service,
         "outcomes": list(outcomes),
     }
+    statements = [_COUNTS.replace("{table}", window.table), _BUCKETS.replace("{table}", window.table), _SIMULATED]
+    counted, histograms, marks = together([partial(store.query, sql, parameters, role="ui") for sql in statements])
     counts: dict[str, dict[str, int]] = defaultdict(dict)
-    for row in store.query(_COUNTS.replace("{table}", window.table), parameters, role="ui"):
+    for row in counted:
         if row["n"] > 0:
             counts[row["Service"]][row["Outcome"]] = int(row["n"])
     buckets: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
-    for row in store.query(_BUCKETS.replace("{table}", window.table), parameters, role="ui"):
+    for row in histograms:
         buckets[row["Service"], row["Metric"]].append(row)
-    simulated = {row["Service"] for row in store.query(_SIMULATED, parameters, role="ui") if row["simulated"]}
+    simulated = {row["Service"] for row in marks if row["simulated"]}
     seconds = (window.until_ns - window.since_ns) / SECOND_NS
     entries = [
         _service(

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal
 
 from tailtrace.analytics.queries.overview import OUTCOMES, QUANTILES
 from tailtrace.analytics.queries.percentiles import Percentile, percentile_of_buckets
 from tailtrace.analytics.queries.stage_shares import ROLLUP_COLUMNS
+from tailtrace.analytics.queries.together import together
 from tailtrace.analytics.queries.window import SECOND_NS, Window
 from tailtrace.ingest.store import Store
 from tailtrace.stages import REQUEST_STAGES, UNEXPLAINED
@@ -81,16 +83,20 @@ def series(
         "outcomes": list(outcomes),
     }
 
-    def rows(sql: str) -> list[dict[str, Any]]:
-        return store.query(sql.replace("{table}", window.table), parameters, role="ui")
+    counts, buckets, stages = together(
+        [
+            partial(store.query, sql.replace("{table}", window.table), parameters, role="ui")
+            for sql in (_COUNTS, _BUCKETS, _STAGES)
+        ]
+    )
 
     count = -(-(window.until_ns - window.since_ns) // window.step_ns)
     rate, failed = [0.0] * count, [0.0] * count
-    for row in rows(_COUNTS):
+    for row in counts:
         rate[row["i"]] = row["n"] * SECOND_NS / window.step_ns
         failed[row["i"]] = row["failed"] * SECOND_NS / window.step_ns
     histograms: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
-    for row in rows(_BUCKETS):
+    for row in buckets:
         histograms[row["Metric"], row["i"]].append((int(row["K"]), int(row["n"])))
 
     def percentiles(wanted: str) -> list[list[Percentile]]:
@@ -105,7 +111,7 @@ def series(
         failed_per_second=failed,
         percentiles=percentiles(metric),
         ttft_percentiles=percentiles("ttft"),
-        stages=_stage_series(rows(_STAGES), count),
+        stages=_stage_series(stages, count),
     )
 
 

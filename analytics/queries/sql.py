@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import pyarrow as pa
+
 from tailtrace.errors import Rejected
 from tailtrace.ingest.store import Store
 
@@ -53,8 +55,16 @@ def run_sql(
     }
     table = store.query_arrow(text, parameters, role="ui", settings=settings)
     columns = list(table.column_names)
-    kept = table.slice(0, limit).to_pylist()
+    kept = _whole_microseconds(table.slice(0, limit)).to_pylist()
     return SqlAnswer(columns, [[_plain(row[column]) for column in columns] for row in kept], table.num_rows > limit)
+
+
+def _whole_microseconds(table: pa.Table) -> pa.Table:
+    """Times as Python can hold them; who needs the nanoseconds selects toUnixTimestamp64Nano."""
+    for at, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type) and field.type.unit == "ns":
+            table = table.set_column(at, field.name, table[at].cast(pa.timestamp("us", field.type.tz), safe=False))
+    return table
 
 
 def checked(statement: str) -> str:

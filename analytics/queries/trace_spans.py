@@ -4,10 +4,10 @@ span at a time.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tailtrace.analytics.queries.trace_tree import trace_tree
 from tailtrace.analytics.trace import Span
 
 
@@ -39,53 +39,12 @@ def span_rows(spans: Sequence[Span]) -> list[SpanRow]:
     by_id: dict[str, Span] = {}
     for span in spans:
         by_id.setdefault(span.span_id, span)
-    children: dict[str, list[Span]] = defaultdict(list)
-    tops = []
-    for span in sorted(by_id.values(), key=lambda one: (one.start_unix_ns, one.span_id)):
-        parent = span.parent_span_id
-        if parent and parent in by_id and parent != span.span_id:
-            children[parent].append(span)
-        else:
-            tops.append(span)
-    order: list[tuple[Span, int]] = []
-    seen: set[str] = set()
-    _walk(tops, children, order, seen)
-    for span in by_id.values():  # what only a cycle reaches
-        if span.span_id not in seen:
-            _walk([span], children, order, seen)
-    sizes = _sizes([depth for _, depth in order])
-    return [_span_row(span, depth, size, by_id) for (span, depth), size in zip(order, sizes, strict=True)]
-
-
-def _walk(
-    tops: Sequence[Span],
-    children: Mapping[str, Sequence[Span]],
-    order: list[tuple[Span, int]],
-    seen: set[str],
-) -> None:
-    """Depth first without recursion: traces can be deeper than Python's stack."""
-    stack = [(span, 0) for span in reversed(tops)]
-    while stack:
-        span, depth = stack.pop()
-        if span.span_id in seen:
-            continue
-        seen.add(span.span_id)
-        order.append((span, depth))
-        stack.extend((child, depth + 1) for child in reversed(children.get(span.span_id, ())))
-
-
-def _sizes(depths: Sequence[int]) -> list[int]:
-    """Number of following rows that are deeper, for each row of a tree in reading order."""
-    sizes = [0] * len(depths)
-    open_rows: list[int] = []
-    for index, depth in enumerate(depths):
-        while open_rows and depths[open_rows[-1]] >= depth:
-            top = open_rows.pop()
-            sizes[top] = index - top - 1
-        open_rows.append(index)
-    for top in open_rows:
-        sizes[top] = len(depths) - top - 1
-    return sizes
+    ordered = sorted(by_id.values(), key=lambda one: (one.start_unix_ns, one.span_id))
+    tree = trace_tree([span.span_id for span in ordered], [span.parent_span_id for span in ordered])
+    return [
+        _span_row(ordered[at], depth, size, by_id)
+        for at, depth, size in zip(tree.order, tree.depths, tree.sizes, strict=True)
+    ]
 
 
 def _span_row(span: Span, depth: int, size: int, by_id: Mapping[str, Span]) -> SpanRow:

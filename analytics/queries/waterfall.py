@@ -4,18 +4,22 @@ asking again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Final
 
-from tailtrace.analytics.judge import judge_spans
-from tailtrace.analytics.queries.critical_path import Interval, Segment, intervals, segments
+import numpy as np
+
+from tailtrace import stages
+from tailtrace.analytics.attribution.attribute import segments
+from tailtrace.analytics.queries.trace_columns import TraceColumns, trace_columns
 from tailtrace.analytics.queries.trace_id import trace_id as checked
-from tailtrace.analytics.queries.trace_spans import SpanRow, span_rows
-from tailtrace.analytics.trace import read_trace
+from tailtrace.analytics.queries.trace_tree import keep, sizes_below, trace_tree
 from tailtrace.errors import NotFound
 from tailtrace.ingest.store import Store
 
-MAX_ROWS = 20_000
+MAX_ROWS: Final = 20_000
+_STAGES: Final = (*stages.NAMES, stages.UNEXPLAINED)
 
 
 class _Words:
@@ -30,6 +34,12 @@ class _Words:
             self._numbers[word] = len(self.words)
             self.words.append(word)
         return self._numbers[word]
+
+    def column(self, coded: tuple[list[int], list[str]], order: Sequence[int]) -> list[int]:
+        """Numbers of a coded column, in another order."""
+        codes, texts = coded
+        mapped = [self.number(text or "") for text in texts]
+        return [mapped[codes[at]] for at in order]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,97 +77,104 @@ def waterfall(store: Store, trace_id: str, *, span_id: str | None = None, max_ro
     NotFound.
     """
     trace = checked(trace_id)
-    spans = read_trace(store, trace)
-    rows = span_rows(spans)
-    if not rows:
+    columns = trace_columns(store, trace)
+    if columns is None:
         raise NotFound(
             f"no spans are stored under trace id {trace}: it was never received, or retention has removed them"
         )
-    judged = judge_spans(spans)
-    own = next((one for one in judged if one.row["SpanId"] == span_id), None)
-    own = own or next((one for one in judged if one.row["IsRoot"]), judged[0] if judged else None)
-    path = segments(own.segments) if own else []
-    derived = [one for each in judged for one in intervals(each.derived)]
-    kept = keep(rows, {one.span_id for one in path} | {one.span_id for one in derived}, max_rows)
-    return _columns(trace, str(own.row["SpanId"]) if own else None, kept, len(rows), path, derived)
-
-
-def keep(rows: Sequence[SpanRow], wanted: set[str], limit: int) -> list[SpanRow]:
-    """At most about `limit` rows: the wanted ones, then the longest, each with all its parents."""
-    if len(rows) <= limit:
-        return list(rows)
-    parents = _parents(rows)
-    chosen: set[int] = set()
-    order = sorted(
-        range(len(rows)), key=lambda index: (rows[index].span_id not in wanted, -rows[index].duration_ns, index)
-    )
-    for index in order:
-        if len(chosen) >= limit:
-            break
-        at: int | None = index
-        while at is not None and at not in chosen:
-            chosen.add(at)
-            at = parents[at]
-    return [rows[index] for index in sorted(chosen)]
-
-
-def _parents(rows: Sequence[SpanRow]) -> list[int | None]:
-    """Index of each row's parent in tree order, None at the top."""
-    parents: list[int | None] = []
-    line: list[int] = []
-    for index, row in enumerate(rows):
-        del line[row.depth :]
-        parents.append(line[-1] if line else None)
-        line.append(index)
-    return parents
-
-
-def _columns(
-    trace: str,
-    entry: str | None,
-    rows: Sequence[SpanRow],
-    total: int,
-    path: Sequence[Segment],
-    derived: Sequence[Interval],
-) -> Waterfall:
-    starts = [int(row.start_unix_ns) for row in rows]
-    begin = min(starts)
-    end = max(start + row.duration_ns for start, row in zip(starts, rows, strict=True))
-    words, index = _Words(), {row.span_id: number for number, row in enumerate(rows)}
+    ids = columns.texts("Id")
+    entry = _entry(columns, ids, span_id)
+    path = segments(entry, columns.judged.spans, columns.judged.forest).tolist() if entry is not None else []
+    derived = _derived(columns)
+    tree = trace_tree(ids, columns.texts("Parent"))
+    lengths = columns.numbers("DurationNs")
+    rows = columns.batch.row
+    wanted_rows = {int(rows[span]) for span, *_ in path} | {int(rows[span]) for span, *_ in derived}
+    place = {at: position for position, at in enumerate(tree.order)}
+    kept = keep(tree.parents, [int(lengths[at]) for at in tree.order], {place[at] for at in wanted_rows}, max_rows)
+    order = [tree.order[position] for position in kept]
+    position_of = {at: row for row, at in enumerate(order)}
+    words = _Words()
     words.number("")
+    begin = int(columns.numbers("StartNs")[order].min())
+    starts = columns.numbers("StartNs")[order] - begin
+    durations = lengths[order].astype(np.int64)
     return Waterfall(
         trace_id=trace,
-        entry_span_id=entry,
+        entry_span_id=ids[int(rows[entry])] if entry is not None else None,
         start_unix_ns=str(begin),
-        duration_ns=end - begin,
-        total=total,
-        shown=len(rows),
+        duration_ns=int((starts + durations).max()),
+        total=len(ids),
+        shown=len(order),
         words=words.words,
-        span_ids="".join(row.span_id for row in rows),
-        names=[words.number(row.name) for row in rows],
-        services=[words.number(row.service) for row in rows],
-        stages=[words.number(row.stage) for row in rows],
-        starts=[start - begin for start in starts],
-        durations=[row.duration_ns for row in rows],
-        depths=[row.depth for row in rows],
-        sizes=_sizes(rows),
-        flags=[(row.status == "Error") | row.orphan << 1 | row.simulated << 2 for row in rows],
-        path_start=int(path[0].start_unix_ns) - begin if path else 0,
-        path=[[index.get(one.span_id, -1), words.number(one.stage), one.duration_ns, int(one.derived)] for one in path],
+        span_ids="".join(ids[at] for at in order),
+        names=words.column(columns.codes("Shown"), order),
+        services=words.column(columns.codes("Service"), order),
+        stages=words.column(columns.codes("Stage"), order),
+        starts=starts.tolist(),
+        durations=durations.tolist(),
+        depths=[tree.depths[position] for position in kept],
+        sizes=tree.sizes if len(kept) == len(ids) else sizes_below(_kept_parents(tree.parents, kept)),
+        flags=_flags(columns, order, [tree.orphans[position] for position in kept]),
+        path_start=path[0][2] - begin if path else 0,
+        path=[
+            [position_of.get(int(rows[span]), -1), words.number(_STAGES[stage]), end - start, int(derived_part)]
+            for span, stage, start, end, derived_part in path
+        ],
         derived=[
-            [index[one.span_id], words.number(one.stage), int(one.start_unix_ns) - begin, one.duration_ns]
-            for one in derived
-            if one.span_id in index
+            [position_of[int(rows[span])], words.number(_STAGES[stage]), start - begin, end - start]
+            for span, stage, start, end in derived
+            if int(rows[span]) in position_of
         ],
     )
 
 
-def _sizes(rows: Sequence[SpanRow]) -> list[int]:
-    """Rows below each row, counted among those kept."""
-    sizes = [0] * len(rows)
-    parents = _parents(rows)
-    for number in range(len(rows) - 1, -1, -1):
-        parent = parents[number]
-        if parent is not None:
-            sizes[parent] += sizes[number] + 1
-    return sizes
+def _entry(columns: TraceColumns, ids: Sequence[str], span_id: str | None) -> int | None:
+    """The judge's number of the entry span that was asked for, else of the root, else of the first."""
+    judged = columns.judged
+    entries = [int(entry) for entry in judged.entries]
+    if not entries:
+        return None
+    roots: list[bool] = judged.rows["IsRoot"].to_pylist()
+    begin = columns.batch.starts
+
+    def rank(at: int) -> tuple[bool, bool, int]:
+        return ids[int(columns.batch.row[entries[at]])] != span_id, not roots[at], int(begin[entries[at]])
+
+    return entries[min(range(len(entries)), key=rank)]
+
+
+def _derived(columns: TraceColumns) -> list[tuple[int, int, int, int]]:
+    """Stage intervals made from attributes, as (span, stage, start, end), of stages without a measured span in the
+    request they belong to; every request of the trace.
+    """
+    judged = columns.judged
+    forest, calls, batch = judged.forest, judged.calls, columns.batch
+    found: dict[tuple[int, int, int, int], None] = {}
+    for entry in judged.entries.tolist():
+        lo = int(forest.place[entry])
+        below = forest.order[lo : lo + int(forest.size[entry])]
+        measured = set(np.unique(batch.stages[below[1:]]).tolist())
+        for span in below[calls.first_derived[below] < calls.first_derived[below + 1]].tolist():
+            for d in range(int(calls.first_derived[span]), int(calls.first_derived[span + 1])):
+                stage = int(calls.derived_stage[d])
+                if stage not in measured:
+                    found[span, stage, int(calls.derived_start[d]), int(calls.derived_end[d])] = None
+    return list(found)
+
+
+def _kept_parents(parents: Sequence[int], kept: Sequence[int]) -> list[int]:
+    position = {old: new for new, old in enumerate(kept)}
+    return [position.get(parents[old], -1) for old in kept]
+
+
+def _flags(columns: TraceColumns, order: Sequence[int], orphans: Sequence[bool]) -> list[int]:
+    errors = _where(columns.codes("Status"), {"Error": True})
+    simulated: list[bool] = columns.table["Simulated"].to_pylist()
+    return [errors[at] | orphan << 1 | bool(simulated[at]) << 2 for at, orphan in zip(order, orphans, strict=True)]
+
+
+def _where(coded: tuple[list[int], list[str]], wanted: Mapping[str, Any]) -> list[bool]:
+    codes, texts = coded
+    hit = [text in wanted for text in texts]
+    return [hit[code] for code in codes]

@@ -10,7 +10,7 @@ from seeding import SECOND, T0, insert_traces, judge_traces
 
 from tailtrace.analytics.queries import get_request, get_span, to_json, waterfall
 from tailtrace.analytics.queries.trace_spans import SpanRow, span_rows
-from tailtrace.analytics.queries.waterfall import keep
+from tailtrace.analytics.queries.trace_tree import keep, parent_positions
 from tailtrace.analytics.trace import Span
 from tailtrace.errors import NotFound, Rejected
 from tailtrace.ingest.store import Store
@@ -166,12 +166,13 @@ def test_a_chain_deeper_than_pythons_stack() -> None:
 def test_a_cap_keeps_parents_and_what_is_wanted() -> None:
     tree = {1: 0} | dict.fromkeys(range(2, 102), 1) | {200: 2, 201: 200}
     rows = rows_of(tree, {50: 10 * SECOND})
-    kept = keep(rows, {"201"}, 6)
-    ids = [row.span_id for row in kept]
+    parents, durations = parent_positions([row.depth for row in rows]), [row.duration_ns for row in rows]
+    wanted = next(at for at, row in enumerate(rows) if row.span_id == "201")
+    ids = [rows[at].span_id for at in keep(parents, durations, {wanted}, 6)]
     assert ids[:4] == ["1", "2", "200", "201"]
     assert "50" in ids
     assert len(ids) == 6
-    assert keep(rows, set(), 10_000) == rows
+    assert keep(parents, durations, set(), 10_000) == list(range(len(rows)))
 
 
 def test_json_has_no_surprises(traced: Store) -> None:
