@@ -352,14 +352,21 @@ def join_traces(resource: bytes, scopes: Iterable[tuple[bytes, bytes]]) -> bytes
 def encode_metrics(resource: Attributes, points: Iterable[Point], *, scope: str = "tailtrace") -> bytes:
     """One ExportMetricsServiceRequest of one resource and one scope; points of one name become one metric."""
     metrics: dict[tuple[str, str, str], list[bytes]] = {}
+    # Points of one series usually share their attributes' dictionary; points are kept, so that no identity comes twice.
+    points = list(points)
+    encoded_attributes: dict[int, bytes] = {}
     for point in points:
+        identity = id(point.attributes)
+        attributes = encoded_attributes.get(identity)
+        if attributes is None:
+            attributes = encoded_attributes[identity] = encode_attributes(point.attributes, 0x3A)
         number = (
             _sfixed64(0x31, point.value)
             if isinstance(point.value, int) and _INT64_MIN <= point.value <= _INT64_MAX
             else _double(0x21, float(point.value))
         )
         start = _fixed64(0x11, point.start_unix_ns) if point.start_unix_ns else b""
-        body = encode_attributes(point.attributes, 0x3A) + start + _fixed64(0x19, point.time_unix_ns) + number
+        body = attributes + start + _fixed64(0x19, point.time_unix_ns) + number
         metrics.setdefault((point.name, point.unit, point.kind), []).append(block(0x0A, body))
     encoded = []
     for (name, unit, kind), data in metrics.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import os
 import re
@@ -69,6 +70,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.parent is not None:
         end_with(options.parent)
     exporter.start()
+    gc.freeze()  # what is loaded by now stays: no use in walking it again and again
     try:
         sampler.run()
     finally:

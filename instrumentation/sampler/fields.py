@@ -81,9 +81,20 @@ class FieldBatch:
     def _set_active(self, fields: Iterable[Field]) -> None:
         self._active = list(fields)
         self._ids = [(item.number, item.scope) for item in self._active]
+        self._values: Any = (self._api.c_nvmlFieldValue_t * len(self._ids))()
+        for value, (number, scope) in zip(self._values, self._ids, strict=True):
+            value.fieldId, value.scopeId = number, scope
+        self._bytes = memoryview(self._values).cast("B")
 
-    def _read(self) -> Any:
-        return self._api.nvmlDeviceGetFieldValues(self._handle, self._ids)
+    def _read(self) -> memoryview:
+        """The entries as bytes. The request is kept from tick to tick: to write it anew costs more than the call."""
+        function = getattr(self._api, "_nvmlGetFunctionPointer", None)
+        if function is None:
+            return memoryview(self._api.nvmlDeviceGetFieldValues(self._handle, self._ids)).cast("B")
+        code = function("nvmlDeviceGetFieldValues")(self._handle, len(self._ids), self._values)
+        if code:
+            raise self._api.NVMLError(code)
+        return self._bytes
 
     def readable(self, number: int) -> bool:
         """Whether this field gave a value at its last reading."""
@@ -103,7 +114,7 @@ class FieldBatch:
                     self._absent(item, self._call.reason)
             return
         forgotten = False
-        entries = _ENTRY.iter_unpack(memoryview(values).cast("B"))
+        entries = _ENTRY.iter_unpack(values)
         for item, (_, _, stamp_us, _, kind, code, bits) in zip(self._active, entries, strict=True):
             if code:
                 if code in LOST_CODES:
