@@ -72,12 +72,9 @@ def test_installed_names_are_the_rooms_of_the_tree() -> None:
 
 
 def test_files_are_short() -> None:
-    """A file over 400 lines says at its head why."""
+    """A file over 400 lines says at its head why it is one file."""
     rooms = ("tailtrace", "instrumentation", "ingest", "analytics", "dashboard", "lab")
-    long = [
-        str(path.relative_to(ROOT))
-        for room in rooms
-        for path in (ROOT / room).rglob("*.py")
-        if not path.is_symlink() and len(path.read_text("utf-8").splitlines()) > 400
-    ]
-    assert long == []
+    files = [path for room in rooms for path in (ROOT / room).rglob("*.py") if not path.is_symlink()]
+    long = [path for path in files if len(path.read_text("utf-8").splitlines()) > 400]
+    unexplained = [path for path in long if "one file" not in path.read_text("utf-8")[:2000]]
+    assert [str(path.relative_to(ROOT)) for path in unexplained] == []
