@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any, Literal
 
 import chdb
@@ -36,7 +37,6 @@ if hasattr(chdb._chdb, "set_signal_handlers_enabled"):
     chdb._chdb.set_signal_handlers_enabled(False)
 
 DATABASE = "tailtrace"
-_CHUNK_BYTES = 4 * 1024 * 1024
 _MIB = 1024 * 1024
 
 # Connections of a role: statements on one connection wait for each other, those of different ones do not.
@@ -59,6 +59,10 @@ class EmbeddedStore:
         # Left open, the engine crashes while the interpreter is torn down.
         atexit.register(self.close)
         self._dsn = f"{path / 'db'}?" + "&".join(f"{k}={v}" for k, v in _engine_options(memory_bytes).items())
+        self._scratch = path / "scratch"
+        self._scratch.mkdir(exist_ok=True)
+        for leftover in self._scratch.iterdir():
+            leftover.unlink()
         self._control_lock = threading.Lock()
         self._connections: list[Any] = []
         self._pools: dict[Pool, queue.LifoQueue[Any]] = {}
@@ -94,20 +98,26 @@ class EmbeddedStore:
         return bytes(self._execute(role, sql, values, default_format).bytes() or b"")
 
     def raw_insert(
-        self, sql: str, settings: Settings, data_format: str, chunks: Iterator[bytes], *, role: Role = "jobs"
+        self,
+        sql: str,
+        settings: Settings,
+        data_format: str,
+        chunks: Iterator[bytes | memoryview],
+        *,
+        role: Role = "jobs",
     ) -> None:
         """Run `sql` (INSERT INTO ... without FORMAT) with a body in `data_format` that arrives in pieces."""
-        with self._connection(role) as connection:
-            try:
-                inserter = connection.send_insert(sql + settings_clause(settings or {}), data_format)
-                try:
-                    for chunk in chunks:
-                        inserter.append(chunk)
-                    inserter.finish()
-                finally:
-                    inserter.close()
-            except RuntimeError as error:
-                raise StoreError(reason(error)) from None
+        with NamedTemporaryFile(dir=self._scratch) as file:
+            for chunk in chunks:
+                file.write(chunk)
+            file.flush()
+            self._insert_file(sql, settings, data_format, file.name, role)
+
+    def _insert_file(self, sql: str, settings: Settings, data_format: str, path: str, role: Role) -> None:
+        """Inserts a file. The engine's streaming insert is no way: an error behind its parser (no memory, a full disk)
+        is reported as success, with nothing stored."""
+        source = f" FROM INFILE {literal(path)}{settings_clause(settings or {})} FORMAT {identifier(data_format)}"
+        self._execute(role, sql + source, {}, "Null")
 
     def insert_arrow(self, table: str, data: pa.Table, *, token: str | None = None, role: Role = "jobs") -> None:
         """See Store."""
@@ -115,9 +125,8 @@ class EmbeddedStore:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, data.schema) as writer:
             writer.write_table(data)
-        body = sink.getvalue().to_pybytes()
         sql = f"INSERT INTO {identifier(table)} ({columns})"
-        self.raw_insert(sql, deduplication(token), "ArrowStream", iter((body,)), role=role)
+        self.raw_insert(sql, deduplication(token), "ArrowStream", iter((memoryview(sink.getvalue()),)), role=role)
 
     def insert_segment(self, signal: Signal, path: Path, token: str) -> None:
         """See Store."""
@@ -125,7 +134,7 @@ class EmbeddedStore:
         # The schema is given as a file: given as text, the engine would write it below the working directory.
         schema = {"format_schema": f"{where.proto_path}:{where.message}"}
         settings = {**SEGMENT_SETTINGS, **schema, **deduplication(token)}
-        self.raw_insert(f"INSERT INTO {where.table}", settings, "Protobuf", _chunks(path), role="insert")
+        self._insert_file(f"INSERT INTO {where.table}", settings, "Protobuf", str(path.resolve()), "insert")
 
     def command(self, sql: str, parameters: Parameters = None, *, role: Role = "jobs") -> None:
         """See Store."""
@@ -208,9 +217,3 @@ def _engine_options(memory_bytes: int) -> dict[str, int | str]:
         "compiled_expression_cache_size": 16 * _MIB,
         "session_timezone": "UTC",
     }
-
-
-def _chunks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            yield chunk

@@ -6,6 +6,7 @@ import sys
 import threading
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from store_contract import StoreContract
 
@@ -106,3 +107,17 @@ def test_nothing_is_written_into_the_working_directory(tmp_path: Path) -> None:
     )
     assert (run.stdout, run.returncode) == ("3\n", 0), run.stderr
     assert list(work.iterdir()) == []
+
+
+def test_an_insert_that_fails_behind_the_parser_raises(store: Store) -> None:
+    """The engine's streaming insert answers such a failure with success."""
+    store.command(
+        "CREATE TABLE IF NOT EXISTS fails (A UInt64, B UInt64 MATERIALIZED throwIf(A = 7)) ENGINE = MergeTree ORDER BY A"
+    )
+    try:
+        with pytest.raises(StoreError):
+            store.insert_arrow("fails", pa.table({"A": pa.array(range(10), pa.uint64())}))
+        store.insert_arrow("fails", pa.table({"A": pa.array([1], pa.uint64())}))
+        assert store.query("SELECT count() AS n FROM fails") == [{"n": 1}]
+    finally:
+        store.command("DROP TABLE fails")
