@@ -9,7 +9,7 @@ DEV := $(VENV)/.dev
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test check lint format types layers unit bench-quick screenshots clean
+.PHONY: help demo up test check lint format types layers unit test-vllm bench-quick screenshots clean
 
 help: ## This list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -40,6 +40,9 @@ layers: $(DEV) ## Data flows one way: import-linter
 
 unit: $(DEV) ## The tests alone (PYTEST_ARGS="-k journal")
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+
+test-vllm: $(DEV) ## A real vLLM under `tailtrace run`: make test-vllm VLLM=DIR (docs/vllm.md)
+	TAILTRACE_VLLM_DIR='$(VLLM)' $(BIN)/python -m pytest tests/e2e_vllm $(PYTEST_ARGS)
 
 bench-quick: $(DEV) ## Every benchmark for under a minute, to see that it still works
 	@set -e; for bench in $$(grep -l '^if __name__' bench/*.py); do \
