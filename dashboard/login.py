@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import hmac
 from html import escape
 from urllib.parse import parse_qs, quote
 
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from tailtrace.dashboard.security import COOKIE, session_value
+from tailtrace.dashboard.security import COOKIE
 from tailtrace.dashboard.text import text_of_request
 from tailtrace.ingest.settings import ServerSettings
+from tailtrace.ingest.tokens import Tokens, session_value
 
 _PAGE = """<!DOCTYPE html><html lang="{lang}"><head><meta charset="utf-8"><title>Tailtrace</title>
 <meta name="viewport" content="width=device-width, initial-scale=1"><script src="/static/theme.js"></script>
@@ -23,21 +23,22 @@ _PAGE = """<!DOCTYPE html><html lang="{lang}"><head><meta charset="utf-8"><title
 
 def add_login(server: FastAPI, settings: ServerSettings) -> None:
     """GET and POST /login. Without a token set, it only leads to the pages."""
+    tokens = Tokens(settings)
 
     @server.get("/login", include_in_schema=False)
     async def show(request: Request, next: str = "/") -> Response:
-        return _page(request, next) if settings.token else RedirectResponse("/", 303)
+        return _page(request, next) if tokens.required() else RedirectResponse("/", 303)
 
     @server.post("/login", include_in_schema=False)
     async def check(request: Request, next: str = "/") -> Response:
         body = (await request.body())[:10_000].decode("utf-8", "replace")
         given = parse_qs(body).get("token", [""])[0]
-        if not hmac.compare_digest(given.encode(), settings.token.encode()):
+        if not tokens.allows(given, "read"):
             return _page(request, next, failed=True)
         response = RedirectResponse(local_path(next), 303)
         response.set_cookie(
             COOKIE,
-            session_value(settings.token),
+            session_value(given),
             max_age=30 * 86400,
             httponly=True,
             samesite="lax",

@@ -4,8 +4,6 @@ pages to themselves.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import ipaddress
 import socket
 from collections.abc import Sequence
@@ -21,14 +19,10 @@ from tailtrace.analytics.queries.json import to_json
 from tailtrace.dashboard.api.errors import error_body
 from tailtrace.errors import ConfigError
 from tailtrace.ingest.settings import ServerSettings
+from tailtrace.ingest.tokens import Tokens
 
 COOKIE: Final = "tailtrace_session"
 _OPEN: Final = ("/login", "/static/", "/api/v1/health")
-
-
-def session_value(token: str) -> str:
-    """What the login cookie holds: proof of the token, not the token."""
-    return hmac.new(token.encode(), b"tailtrace browser session", hashlib.sha256).hexdigest()
 
 
 def is_loopback(host: str) -> bool:
@@ -47,14 +41,13 @@ class Guard:
     """
 
     def __init__(self, app: ASGIApp, settings: ServerSettings, script_hashes: Sequence[str] = ()) -> None:
-        if not settings.token and not settings.insecure and not is_loopback(settings.host):
+        self._tokens = Tokens(settings)
+        if not self._tokens.required() and not settings.insecure and not is_loopback(settings.host):
             raise ConfigError(
                 f"{settings.host} is reachable from other machines: "
                 "set a token (TAILTRACE_TOKEN), or --insecure to go without"
             )
         self._app = app
-        self._token = settings.token
-        self._session = session_value(settings.token)
         self._names = {"localhost", settings.host.lower(), socket.gethostname().lower()}
         self._policy = (
             f"default-src 'self'; script-src 'self' {' '.join(script_hashes)}; style-src 'self' 'unsafe-inline'; "
@@ -84,7 +77,8 @@ class Guard:
 
     def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
         host = headers.get("host", "")
-        if not self._token and not self._host_known(host):
+        guarded = self._tokens.required()
+        if not guarded and not self._host_known(host):
             name = host[:100]
             return _json(
                 403,
@@ -94,7 +88,7 @@ class Guard:
         origin = headers.get("origin")
         if scope.get("method") not in ("GET", "HEAD", "OPTIONS") and origin and urlsplit(origin).netloc != host:
             return _json(403, "foreign_origin", "requests that other sites' pages make are not accepted")
-        if self._token and not scope["path"].startswith(_OPEN) and not self._known(headers):
+        if guarded and not scope["path"].startswith(_OPEN) and not self._known(headers):
             return self._unauthorised(scope)
         return None
 
@@ -110,11 +104,10 @@ class Guard:
         return True
 
     def _known(self, headers: Headers) -> bool:
-        scheme, _, value = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and hmac.compare_digest(value.strip().encode(), self._token.encode()):
+        if self._tokens.header_allows(headers.get("authorization", ""), "read"):
             return True
         cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
-        return hmac.compare_digest(cookie.encode(), self._session.encode())
+        return self._tokens.session_allows(cookie, "read")
 
     def _unauthorised(self, scope: Scope) -> Response:
         path = scope["path"]

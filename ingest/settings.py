@@ -45,6 +45,11 @@ class ServerSettings(BaseSettings):
     broker_url: str = Field("", description="Celery broker, redis://host:6379/0; empty means in this process.")
     jobs: bool = Field(True, description="Run the background jobs in this process; off where Celery workers run them.")
     token: str = Field("", repr=False, description="Bearer token that clients and browsers present; empty means none.")
+    tokens_file: Path | None = Field(
+        None, description="File of scoped tokens (`tailtrace token`); empty means tokens.json in the data directory."
+    )
+    tls_cert: Path | None = Field(None, description="PEM certificate chain; with tls_key every door speaks TLS.")
+    tls_key: Path | None = Field(None, description="PEM private key of tls_cert.")
     insecure: bool = Field(False, description="Allow a non-loopback address without a token.")
     max_body_bytes: int = Field(16 * MIB, gt=0, description="Largest request body as sent, in bytes.")
     max_inflated_bytes: int = Field(64 * MIB, gt=0, description="Largest request body once decompressed, in bytes.")
@@ -72,6 +77,8 @@ class ServerSettings(BaseSettings):
 
     @model_validator(mode="after")
     def _limits_agree(self) -> Self:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("tls_cert and tls_key belong together: give both or neither")
         if self.max_inflated_bytes < self.max_body_bytes:
             raise ValueError(
                 f"max_inflated_bytes ({self.max_inflated_bytes}) is below max_body_bytes ({self.max_body_bytes})"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -17,6 +16,7 @@ from tailtrace.ingest.receiver.counters import Counters
 from tailtrace.ingest.receiver.intake import Intake, Signal, Sink
 from tailtrace.ingest.receiver.limits import Limits
 from tailtrace.ingest.settings import ServerSettings
+from tailtrace.ingest.tokens import Tokens
 
 _log = logging.getLogger(__name__)
 
@@ -38,15 +38,15 @@ def create_grpc_server(pipeline: Sink, settings: ServerSettings, counters: Count
             ("grpc.so_reuseport", 0),  # a second receiver on the port must fail, not share it in silence
         )
     )
-    authorization = f"Bearer {settings.token}".encode() if settings.token else b""
+    tokens = Tokens(settings)
     for signal, service in _SERVICES.items():
         # Without a deserializer the handler gets the bytes, so the body is decoded once: by the store.
-        method = grpc.unary_unary_rpc_method_handler(_exporter(intake, signal, authorization))
+        method = grpc.unary_unary_rpc_method_handler(_exporter(intake, signal, tokens))
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {"Export": method}),))
     return server
 
 
-def _exporter(intake: Intake, signal: Signal, authorization: bytes) -> Callable[[bytes, Any], Awaitable[bytes]]:
+def _exporter(intake: Intake, signal: Signal, tokens: Tokens) -> Callable[[bytes, Any], Awaitable[bytes]]:
     async def export(body: bytes, context: Any) -> bytes:
         code, reason, retry_after_s = (
             grpc.StatusCode.UNAUTHENTICATED,
@@ -54,7 +54,7 @@ def _exporter(intake: Intake, signal: Signal, authorization: bytes) -> Callable[
             0,
         )
         try:
-            if _authorized(context, authorization):
+            if _authorized(context, tokens):
                 with intake.receiving() as hold:
                     hold(len(body))
                     return success(signal, await intake.accept(signal, body), json=False)
@@ -75,8 +75,7 @@ def _exporter(intake: Intake, signal: Signal, authorization: bytes) -> Callable[
     return export
 
 
-def _authorized(context: Any, authorization: bytes) -> bool:
-    if not authorization:
+def _authorized(context: Any, tokens: Tokens) -> bool:
+    if not tokens.required():
         return True
-    metadata = dict(context.invocation_metadata())
-    return hmac.compare_digest(str(metadata.get("authorization", "")).encode(), authorization)
+    return tokens.header_allows(str(dict(context.invocation_metadata()).get("authorization", "")), "ingest")

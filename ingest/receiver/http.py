@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, Final
@@ -18,6 +17,7 @@ from tailtrace.ingest.receiver.inflate import ENCODINGS
 from tailtrace.ingest.receiver.intake import Busy, Intake, Signal, Sink
 from tailtrace.ingest.receiver.limits import Limits
 from tailtrace.ingest.settings import ServerSettings
+from tailtrace.ingest.tokens import Tokens
 from tailtrace.version import VERSION
 
 _log = logging.getLogger(__name__)
@@ -51,16 +51,16 @@ class _Gone(Exception):
 def create_app(pipeline: Sink, settings: ServerSettings, counters: Counters) -> ASGIApp:
     """The receiver's ASGI application; loads the compiled checks before it returns."""
     warm_up()
-    return HttpDoor(Intake(pipeline, Limits.of(settings), counters), settings.token)
+    return HttpDoor(Intake(pipeline, Limits.of(settings), counters), Tokens(settings))
 
 
 class HttpDoor:
     """OTLP/HTTP as an ASGI application, without a framework: at this place only few lines run for each request."""
 
-    def __init__(self, intake: Intake, token: str = "") -> None:
-        """A non-empty `token` must come as `Authorization: Bearer TOKEN`."""
+    def __init__(self, intake: Intake, tokens: Tokens | None = None) -> None:
+        """Where `tokens` ask for one of scope `ingest`, it must come as `Authorization: Bearer TOKEN`."""
         self._intake = intake
-        self._authorization = f"Bearer {token}".encode() if token else b""
+        self._tokens = tokens
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
@@ -101,11 +101,11 @@ class HttpDoor:
         """The content encoding of a request that may be read."""
         if method != "POST":
             raise _Refusal(405, f"OTLP is sent with POST, not {method}", ((b"allow", b"POST"),))
-        given = headers.get(b"authorization", b"")
-        if self._authorization and not hmac.compare_digest(given, self._authorization):
+        given = headers.get(b"authorization", b"").decode("latin-1")
+        if self._tokens is not None and not self._tokens.header_allows(given, "ingest"):
             raise _Refusal(
                 401,
-                "this receiver wants the header 'Authorization: Bearer TOKEN' with the token it was started with",
+                "this receiver wants the header 'Authorization: Bearer TOKEN' with a token of scope ingest",
                 ((b"www-authenticate", b"Bearer"),),
             )
         if media not in _PROTOBUF and media != _JSON:

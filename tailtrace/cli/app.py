@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tailtrace.cli.commands import demo, doctor, explain, load, requests, schema, sql, up
+from tailtrace.cli.commands import demo, doctor, explain, load, parts, requests, schema, sql, token, up
 from tailtrace.version import VERSION
 
 app = typer.Typer(
@@ -27,6 +27,12 @@ app.command("explain")(explain.explain)
 app.command("doctor")(doctor.doctor)
 app.command("sql")(sql.sql)
 app.command("schema")(schema.schema)
+app.command("token")(token.token)
+app.command("ingest")(parts.ingest)
+app.command("worker")(parts.worker)
+app.command("beat")(parts.beat)
+app.command("dashboard")(parts.dashboard)
+app.command("drain")(parts.drain)
 
 
 def _print_version(wanted: bool) -> None:

@@ -20,7 +20,8 @@ COMMANDS = sorted(get_command(app).commands)  # type: ignore[attr-defined]
 
 
 def test_the_commands() -> None:
-    assert COMMANDS == ["demo", "doctor", "explain", "load", "requests", "schema", "sql", "up"]
+    parts = ["beat", "dashboard", "drain", "ingest", "worker"]
+    assert COMMANDS == sorted(["demo", "doctor", "explain", "load", "requests", "schema", "sql", "token", "up", *parts])
 
 
 @pytest.mark.parametrize("command", COMMANDS)

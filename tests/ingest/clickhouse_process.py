@@ -17,7 +17,7 @@ def main(directory: str, token: str) -> None:
     store = EmbeddedStore(Path(directory) / "data", memory_bytes=1_000_000_000)
     listener = socket.create_server(("127.0.0.1", 0))
     print(listener.getsockname()[1], flush=True)
-    app = create_clickhouse_app(store, token, writable=True)
+    app = create_clickhouse_app(store, (lambda given: given == token) if token else None, writable=True)
     uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listener])
     store.close()
 

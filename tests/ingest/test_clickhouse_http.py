@@ -17,7 +17,7 @@ from tailtrace.ingest.store.embedded import EmbeddedStore
 @pytest.fixture
 def http(store: Store) -> TestClient:
     assert isinstance(store, EmbeddedStore)
-    return TestClient(create_clickhouse_app(store, "secret"))
+    return TestClient(create_clickhouse_app(store, "secret".__eq__))
 
 
 def test_the_token_is_asked_for(http: TestClient) -> None:
@@ -52,7 +52,7 @@ def test_parameters_and_formats(http: TestClient) -> None:
 @pytest.fixture
 def port(store: Store) -> Iterator[int]:
     assert isinstance(store, EmbeddedStore)
-    app = create_clickhouse_app(store, "secret")
+    app = create_clickhouse_app(store, "secret".__eq__)
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning"))
     thread = threading.Thread(target=server.run)
     thread.start()

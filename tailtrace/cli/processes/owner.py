@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tailtrace.cli import exit_code
@@ -26,6 +27,7 @@ from tailtrace.cli.processes.without_pandas import keep_pandas_out
 from tailtrace.errors import ConfigError, SchemaTooNew, StoreLocked, TailtraceError
 
 if TYPE_CHECKING:
+    from tailtrace.ingest.pipeline import Pipeline
     from tailtrace.ingest.settings import ServerSettings
 
 log = logging.getLogger("tailtrace")
@@ -62,6 +64,7 @@ def main() -> None:
     parser.add_argument("--ui", type=int, default=-1)
     parser.add_argument("--otlp", type=int, default=-1)
     parser.add_argument("--clickhouse", type=int, default=-1)
+    parser.add_argument("--probes-only", action="store_true", help="no pages: a receiver of its own")
     arguments = parser.parse_args()
 
     keep_pandas_out()
@@ -83,7 +86,7 @@ def main() -> None:
         from tailtrace.ingest.settings import ServerSettings
 
         settings = ServerSettings.model_validate_json(sys.stdin.read())
-        owner = OwnerProcess(settings, sockets, status)
+        owner = OwnerProcess(settings, sockets, status, pages=not arguments.probes_only)
         with starting(status):
             owner.start()
     except (ConfigError, StoreLocked, SchemaTooNew) as error:
@@ -128,6 +131,12 @@ def _adopt(fd: int) -> socket.socket:
     return sock
 
 
+def _grpc_tls(certificate: Path, key: Path) -> Any:
+    import grpc
+
+    return grpc.ssl_server_credentials([(key.read_bytes(), certificate.read_bytes())])
+
+
 def _leave(code: int) -> None:
     """End without the interpreter's own tear-down, which threads of the engine and of gRPC do not survive."""
     logging.shutdown()
@@ -139,10 +148,14 @@ def _leave(code: int) -> None:
 class OwnerProcess:
     """Everything the owner holds, started and stopped in order."""
 
-    def __init__(self, settings: ServerSettings, sockets: dict[str, socket.socket], status: Status) -> None:
+    def __init__(
+        self, settings: ServerSettings, sockets: dict[str, socket.socket], status: Status, *, pages: bool = True
+    ) -> None:
         self._settings = settings
         self._sockets = sockets
         self._status = status
+        self._pages = pages
+        self._pipeline: Pipeline | None = None
         self._started = time.time()
         self._undo = contextlib.ExitStack()
         self._loops: list[Any] = []
@@ -153,18 +166,24 @@ class OwnerProcess:
         from tailtrace.ingest.pipeline import Pipeline
         from tailtrace.ingest.receiver import Counters
         from tailtrace.ingest.store import open_store_when_there
+        from tailtrace.ingest.store.lock import DirectoryLock
 
         settings = self._settings
-        settings.data.mkdir(parents=True, exist_ok=True)
+        receives = "otlp" in self._sockets or settings.otlp_grpc_port
+        if settings.clickhouse_url and receives:  # the embedded store has a lock of its own
+            settings.data.mkdir(parents=True, exist_ok=True)
+            self._undo.callback(DirectoryLock(settings.data).release)
         self._store = open_store_when_there(settings)
         self._undo.callback(self._store.close)
-        self._pipeline = Pipeline(self._store, settings.data / "journal", settings)
-        self._pipeline.start()
-        self._undo.callback(self._pipeline.stop, 2.0)
         self._counters = Counters()
+        if receives or not settings.clickhouse_url:
+            self._pipeline = Pipeline(self._store, settings.data / "journal", settings)
+            # A server that is away is no reason to keep senders waiting.
+            self._pipeline.start(recovery_wait_s=2.0 if settings.clickhouse_url else 60.0)
+            self._undo.callback(self._pipeline.stop, 2.0)
         if settings.jobs:
             self._start_jobs()
-        if "otlp" in self._sockets or settings.otlp_grpc_port:
+        if receives:
             self._start_loop(LoopThread("doors", self._serve_doors))
         if "ui" in self._sockets:
             self._start_loop(LoopThread("pages", self._serve_pages))
@@ -206,7 +225,7 @@ class OwnerProcess:
             "version": VERSION,
             "pid": os.getpid(),
             "uptime_s": round(time.time() - self._started, 1),
-            "pipeline": self._pipeline.counters(),
+            "pipeline": self._pipeline.counters() if self._pipeline else {},
             "receiver": self._counters.snapshot(),
         }
 
@@ -229,25 +248,48 @@ class OwnerProcess:
             return
         from tailtrace.cli.processes.jobs import Jobs
 
-        jobs = Jobs(self._store, self._settings, lambda: self._pipeline.counters()["stored_items"])
+        jobs = Jobs(self._store, self._settings, self._progress)
         jobs.start()
         self._undo.callback(jobs.stop)
+
+    def _progress(self) -> int:
+        """Differs once there is something new to judge."""
+        return self._pipeline.counters()["stored_items"] if self._pipeline else int(time.monotonic())
+
+    def _tls(self) -> dict[str, Any]:
+        """Options of every HTTP server."""
+        settings = self._settings
+        if settings.tls_cert is None:
+            return {}
+        return {"ssl_certfile": str(settings.tls_cert), "ssl_keyfile": str(settings.tls_key)}
 
     async def _serve_doors(self, stop: Any, listening: Callable[[], None]) -> None:
         from tailtrace.cli.processes.loops import serve_asgi
         from tailtrace.ingest.receiver import create_app, create_grpc_server
 
+        assert self._pipeline is not None
         grpc = None
         if self._settings.otlp_grpc_port:
             grpc = create_grpc_server(self._pipeline, self._settings, self._counters)
             host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host
-            grpc.add_insecure_port(f"{host}:{self._settings.otlp_grpc_port}")
+            address = f"{host}:{self._settings.otlp_grpc_port}"
+            if self._settings.tls_cert and self._settings.tls_key:
+                grpc.add_secure_port(address, _grpc_tls(self._settings.tls_cert, self._settings.tls_key))
+            else:
+                grpc.add_insecure_port(address)
             await grpc.start()
         try:
             if "otlp" in self._sockets:
                 app = create_app(self._pipeline, self._settings, self._counters)
                 await serve_asgi(
-                    app, self._sockets["otlp"], stop, listening, http="httptools", ws="none", lifespan="auto"
+                    app,
+                    self._sockets["otlp"],
+                    stop,
+                    listening,
+                    http="httptools",
+                    ws="none",
+                    lifespan="auto",
+                    **self._tls(),
                 )
             else:
                 listening()
@@ -258,11 +300,15 @@ class OwnerProcess:
 
     async def _serve_pages(self, stop: Any, listening: Callable[[], None]) -> None:
         from tailtrace.cli.processes.loops import serve_asgi
-        from tailtrace.cli.processes.probes import Probes
-        from tailtrace.dashboard import create_app
+        from tailtrace.cli.processes.probes import ASGIApp, Probes, nothing_here
 
-        app = Probes(create_app(self._store, self._settings, self.health), self._not_ready)
-        await serve_asgi(app, self._sockets["ui"], stop, listening)
+        pages: ASGIApp = nothing_here
+        if self._pages:
+            from tailtrace.dashboard import create_app
+
+            pages = create_app(self._store, self._settings, self.health)
+        app = Probes(pages, self._not_ready)
+        await serve_asgi(app, self._sockets["ui"], stop, listening, **self._tls())
 
     async def _serve_clickhouse(self, stop: Any, listening: Callable[[], None]) -> None:
         from tailtrace.cli.processes.loops import serve_asgi
@@ -274,7 +320,7 @@ class OwnerProcess:
             raise ConfigError("--clickhouse-port serves the embedded database; with a ClickHouse server, ask that one")
         tokens = Tokens(self._settings)
         app = create_clickhouse_app(self._store, lambda token: tokens.allows(token, "read"))
-        await serve_asgi(app, self._sockets["clickhouse"], stop, listening)
+        await serve_asgi(app, self._sockets["clickhouse"], stop, listening, **self._tls())
 
 
 if __name__ == "__main__":

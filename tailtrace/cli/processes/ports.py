@@ -65,12 +65,12 @@ def free_port(host: str, door: Door) -> Door:
             return Door(door.what, door.option, sock.getsockname()[1])
 
 
-def url(host: str, port: int) -> str:
+def url(host: str, port: int, scheme: str = "http") -> str:
     """The address a browser on this machine can open."""
     shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)
     if ":" in shown and not shown.startswith("["):
         shown = f"[{shown}]"
-    return f"http://{shown}:{port}"
+    return f"{scheme}://{shown}:{port}"
 
 
 def _resolve(host: str, door: Door) -> tuple[int, tuple[object, ...]]:

@@ -37,6 +37,12 @@ class Probes:
             await self._app(scope, receive, send)
 
 
+async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
+    """The application of a process without pages."""
+    if scope["type"] == "http":
+        await _answer(send, 404, {"status": "only /healthz, /readyz and /metrics are here"})
+
+
 async def _answer(send: Send, status: int, body: dict[str, Any]) -> None:
     data = json.dumps(body).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(data)).encode())]

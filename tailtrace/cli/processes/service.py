@@ -36,6 +36,7 @@ def run_service(
     on_ready: Callable[[], None] = lambda: None,
     on_stop: Callable[[], None] = lambda: None,
     say: Callable[[str], None],
+    owner_options: tuple[str, ...] = (),
 ) -> int:
     """Run until stopped; gives the exit code. Raises ConfigError or StoreLocked before anything has been started."""
     started = time.monotonic()
@@ -57,7 +58,12 @@ def run_service(
             else:
                 sockets[name] = listen(settings.host, door)
         supervisor = Supervisor(
-            OWNER_COMMAND, settings.model_dump_json(), sockets, on_ready=ready, on_stop=on_stop, say=say
+            (*OWNER_COMMAND, *owner_options),
+            settings.model_dump_json(),
+            sockets,
+            on_ready=ready,
+            on_stop=on_stop,
+            say=say,
         )
         return supervisor.run()
     except ConfigError:
@@ -69,13 +75,14 @@ def run_service(
 
 
 def _check_directory(settings: ServerSettings) -> None:
-    if settings.data.is_dir() and not settings.clickhouse_url:
+    if settings.data.is_dir():
         from tailtrace.ingest.store.lock import DirectoryLock
 
         DirectoryLock(settings.data).release()
 
 
 def _addresses(settings: ServerSettings, opened: dict[str, Door]) -> list[str]:
+    scheme = "https" if settings.tls_cert else "http"
     lines = [f"Tailtrace {VERSION}, data in {settings.data}"]
-    lines += [f"  {door.what:<18} {url(settings.host, door.port)}" for door in opened.values()]
+    lines += [f"  {door.what:<18} {url(settings.host, door.port, scheme)}" for door in opened.values()]
     return lines

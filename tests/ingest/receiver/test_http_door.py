@@ -5,6 +5,7 @@ import gzip
 import json
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -28,6 +29,8 @@ from tailtrace.ingest.receiver.counters import Counters
 from tailtrace.ingest.receiver.http import HttpDoor
 from tailtrace.ingest.receiver.intake import Intake
 from tailtrace.ingest.receiver.limits import Limits
+from tailtrace.ingest.settings import ServerSettings
+from tailtrace.ingest.tokens import Tokens
 
 PROTOBUF = {"content-type": "application/x-protobuf"}
 JSON = {"content-type": "application/json; charset=utf-8"}
@@ -39,7 +42,8 @@ class Door:
     def __init__(self, limits: Limits | None = None, token: str = "") -> None:
         self.pipeline = FakePipeline()
         self.counters = Counters()
-        self.app = HttpDoor(Intake(self.pipeline, limits or Limits(), self.counters), token)
+        settings = ServerSettings(data=Path("/nonexistent"), token=token)
+        self.app = HttpDoor(Intake(self.pipeline, limits or Limits(), self.counters), Tokens(settings))
 
     def post(
         self, content: Any, headers: dict[str, str], path: str = "/v1/traces", method: str = "POST"
