@@ -1,4 +1,4 @@
-"""Lists of requests: filtered, newest or slowest first, paged by key, with the total that matches."""
+"""Lists of requests: filtered, newest first or ordered by a time or any stage, paged by key, with the total."""
 
 from __future__ import annotations
 
@@ -6,36 +6,17 @@ import base64
 import binascii
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import orjson
 
+from tailtrace.analytics.queries.request_filter import RequestFilter, parameters, where
 from tailtrace.analytics.queries.request_row import LIST_COLUMNS, RequestRow, request_row
 from tailtrace.errors import Rejected
 from tailtrace.ingest.store import Store
+from tailtrace.stages import STAGES, UNEXPLAINED
 
-Order = Literal["newest", "slowest"]
-
-
-@dataclass(frozen=True, slots=True)
-class RequestFilter:
-    """What to list. Empty text and None mean "any"; times are Unix ns of a request's end, `until_ns` exclusive."""
-
-    service: str = ""
-    model: str = ""
-    route: str = ""
-    outcome: str = ""
-    version: str = ""
-    kind: str = "request"
-    is_root: bool | None = True
-    min_duration_ns: int | None = None
-    max_duration_ns: int | None = None
-    text: str = ""
-    since_ns: int | None = None
-    until_ns: int | None = None
-    order: Order = "newest"
-    limit: int = 50
-    cursor: str | None = None
+MAX_LIMIT: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +31,18 @@ class RequestList:
     until_unix_ns: str | None
 
 
-_WHERE: Final = """
-WHERE ({kind:String} = '' OR Kind = {kind:String}) AND ({service:String} = '' OR Service = {service:String})
-  AND ({model:String} = '' OR Model = {model:String}) AND ({route:String} = '' OR Route = {route:String})
-  AND ({outcome:String} = '' OR Outcome = {outcome:String}) AND ({version:String} = '' OR Version = {version:String})
-  AND ({root:Int8} < 0 OR IsRoot = ({root:Int8} = 1))
-  AND DurationNs >= {min_duration:UInt64} AND DurationNs <= {max_duration:UInt64}
-  AND End >= fromUnixTimestamp64Nano({since:Int64}, 'UTC') AND End < fromUnixTimestamp64Nano({until:Int64}, 'UTC')
-  AND ({text:String} = ''
-    OR positionCaseInsensitiveUTF8(Name, {text:String}) > 0 OR positionCaseInsensitiveUTF8(Route, {text:String}) > 0
-    OR startsWith(TraceId, lower({text:String})) OR positionCaseInsensitiveUTF8(RequestId, {text:String}) > 0)
-"""
-_KEY: Final[dict[Order, str]] = {"newest": "toUnixTimestamp64Nano(End)", "slowest": "toInt64(DurationNs)"}
-# Coarse groups of the sort key: a minute, or a log bucket. They tell where the page ends before anything wide is read.
-_GROUP: Final[dict[Order, str]] = {
-    "newest": "toInt64(toUnixTimestamp(toStartOfMinute(End)))",
-    "slowest": "toInt64(floor(log(greatest(DurationNs, 1)) / log(1.02)))",
+_KEY: Final[dict[str, str]] = {
+    "newest": "toUnixTimestamp64Nano(End)",
+    "slowest": "toInt64(DurationNs)",
+    "ttft": "toInt64(ifNull(TtftNs, 0))",
+    "tpot": "toInt64(ifNull(TpotNs, 0))",
+    **{stage.name: f"toInt64({stage.column}Ns)" for stage in STAGES},
+    UNEXPLAINED: "toInt64(UnexplainedNs)",
 }
+ORDERS: Final = tuple(_KEY)
+# Coarse groups of the sort key: a minute, or a log bucket. They tell where the page ends before anything wide is read.
+_MINUTE: Final = "toInt64(toUnixTimestamp(toStartOfMinute(End)))"
+_BUCKET: Final = "toInt64(floor(log(greatest({key}, 1)) / log(1.02)))"
 _AFTER: Final = "({key}, TraceId, SpanId) < ({after_key:Int64}, {after_trace:String}, {after_span:String})"
 _GROUPS: Final = (
     "SELECT {group} AS g, sum(Sign) AS n, sumIf(Sign, {after}) AS left FROM requests {where}"
@@ -89,16 +65,16 @@ _ROWS: Final = (
 
 def list_requests(store: Store, wanted: RequestFilter) -> RequestList:
     """One page. Raises Rejected for a limit outside 1 to 1,000 or a cursor of another list."""
-    if not 1 <= wanted.limit <= 1000:
-        raise Rejected(f"limit is 1 to 1000; got {wanted.limit}")
-    parameters = _parameters(wanted)
-    total, bound = _page_bound(store, wanted, parameters)
+    if not 1 <= wanted.limit <= MAX_LIMIT:
+        raise Rejected(f"limit is 1 to {MAX_LIMIT}; got {wanted.limit}")
+    if wanted.order not in _KEY:
+        raise Rejected(f"there is no order {wanted.order[:40]!r}; there are {', '.join(ORDERS)}")
+    values = _parameters(wanted)
+    total, bound = _page_bound(store, wanted, values)
     page: list[RequestRow] = []
     cursor = None
     if total and bound is not None:
-        keys = store.query(
-            _sql(_KEYS, wanted.order), {**parameters, "bound": bound, "limit": wanted.limit + 1}, role="ui"
-        )
+        keys = store.query(_sql(_KEYS, wanted), {**values, "bound": bound, "limit": wanted.limit + 1}, role="ui")
         page = _rows(store, keys[: wanted.limit])
         if len(keys) > wanted.limit:
             last = keys[wanted.limit - 1]
@@ -106,10 +82,10 @@ def list_requests(store: Store, wanted: RequestFilter) -> RequestList:
     return RequestList(page, total, cursor, wanted.order, _text(wanted.since_ns), _text(wanted.until_ns))
 
 
-def _page_bound(store: Store, wanted: RequestFilter, parameters: dict[str, Any]) -> tuple[int, int | None]:
+def _page_bound(store: Store, wanted: RequestFilter, values: dict[str, Any]) -> tuple[int, int | None]:
     """How many match, and the lowest group that this page reaches into (None when nothing is left)."""
     total, left, bound = 0, 0, None
-    for row in store.query(_sql(_GROUPS, wanted.order), parameters, role="ui"):
+    for row in store.query(_sql(_GROUPS, wanted), values, role="ui"):
         total += int(row["n"])
         if left <= wanted.limit and int(row["left"]) > 0:
             bound = int(row["g"])
@@ -132,39 +108,24 @@ def _rows(store: Store, keys: Sequence[dict[str, Any]]) -> list[RequestRow]:
     return [request_row(by_key[key]) for key in wanted if key in by_key]
 
 
-def _sql(template: str, order: Order) -> str:
+def _sql(template: str, wanted: RequestFilter) -> str:
     """A template with its constants in place; what users sent only ever travels as parameters."""
-    filled = template.replace("{where}", _WHERE).replace("{after}", _AFTER)
-    return filled.replace("{key}", _KEY[order]).replace("{group}", _GROUP[order])
+    group = _MINUTE if wanted.order == "newest" else _BUCKET
+    filled = template.replace("{where}", where(wanted)).replace("{after}", _AFTER).replace("{group}", group)
+    return filled.replace("{key}", _KEY[wanted.order])
 
 
 def _parameters(wanted: RequestFilter) -> dict[str, Any]:
     after = decode_cursor(wanted.cursor, wanted.order) if wanted.cursor else ((1 << 63) - 1, "~", "~")
-    return {
-        "kind": wanted.kind,
-        "service": wanted.service,
-        "model": wanted.model,
-        "route": wanted.route,
-        "outcome": wanted.outcome,
-        "version": wanted.version,
-        "root": -1 if wanted.is_root is None else int(wanted.is_root),
-        "min_duration": wanted.min_duration_ns or 0,
-        "max_duration": (1 << 64) - 1 if wanted.max_duration_ns is None else wanted.max_duration_ns,
-        "since": wanted.since_ns or 0,
-        "until": (1 << 62) if wanted.until_ns is None else wanted.until_ns,
-        "text": wanted.text,
-        "after_key": after[0],
-        "after_trace": after[1],
-        "after_span": after[2],
-    }
+    return {**parameters(wanted), "after_key": after[0], "after_trace": after[1], "after_span": after[2]}
 
 
-def encode_cursor(order: Order, key: int, trace_id: str, span_id: str) -> str:
+def encode_cursor(order: str, key: int, trace_id: str, span_id: str) -> str:
     """An opaque text that names the last row of a page."""
     return base64.urlsafe_b64encode(orjson.dumps([order, key, trace_id, span_id])).decode().rstrip("=")
 
 
-def decode_cursor(text: str, order: Order) -> tuple[int, str, str]:
+def decode_cursor(text: str, order: str) -> tuple[int, str, str]:
     """The key in a cursor. Raises Rejected when it is not one of this order."""
     try:
         made_for, key, trace_id, span_id = orjson.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
