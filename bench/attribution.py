@@ -6,7 +6,6 @@ judging, and writing rows with all their rollups are counted, on whatever thread
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
@@ -26,7 +25,7 @@ STAGES = ("auth", "tokenize", "queue", "prefill", "decode", "detokenize", "strea
 
 
 def batch(rng: np.random.Generator, traces: int, spans: int, engine_share: float, end_ms: int) -> pa.Table:
-    """Rows of the inbox: one gateway request a trace, its stages below it, and in a share of traces an engine's span."""
+    """Rows of the inbox: one gateway request a trace, its stages below, and in a share of traces an engine's."""
     n = traces * spans
     position = np.tile(np.arange(spans), traces)
     base = np.repeat(np.arange(traces) * spans, spans)
@@ -108,7 +107,6 @@ def judged_per_second(store: Store, seed: int, traces: int, spans: int, engine_s
     began = time.process_time()
     clock = time.perf_counter()
     rows = 0
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     while True:
         done = run_requests(store, now_ms=now_ms)
         rows += done.rows
@@ -117,7 +115,9 @@ def judged_per_second(store: Store, seed: int, traces: int, spans: int, engine_s
     cpu, wall = time.process_time() - began, time.perf_counter() - clock
     if rows < traces:
         raise RuntimeError(f"{rows} rows from {traces} traces")
-    print(f"  {traces:,} traces of {spans} spans, {engine_share:.0%} with an engine's span: {wall:.2f} s, CPU {cpu:.2f} s")
+    print(
+        f"  {traces:,} traces of {spans} spans, {engine_share:.0%} with an engine's span: {wall:.2f} s, CPU {cpu:.2f} s"
+    )
     return traces / cpu
 
 

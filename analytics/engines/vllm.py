@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from tailtrace.analytics.engines.engine import Engine, Floats, Int64s, Interval, Reading, RequestSpans
+from tailtrace.analytics.engines.engine import Engine, Floats, Int64s, Interval, Mask, Reading, RequestSpans
 
 _STARTUP: Final = {
     "Download weights - HF": "weights_download",
@@ -42,7 +42,7 @@ _STARTUP: Final = {
 }
 
 
-def _ns(seconds: Floats) -> tuple[Int64s, Int64s]:
+def _ns(seconds: Floats) -> tuple[Int64s, Mask]:
     """Nanoseconds (0 where unknown or negative) and whether a value was there."""
     known = np.isfinite(seconds) & (np.abs(seconds) < 1e9)
     values = np.where(known, seconds, 0.0)

@@ -19,7 +19,7 @@ ARROW: Final[Mapping[str, Any]] = {"output_format_arrow_low_cardinality_as_dicti
 _BLOCKS: Final = """
 SELECT _block_number AS block, count() AS n, toUnixTimestamp64Milli(min(Received)) AS first
 FROM span_inbox
-WHERE Received >= fromUnixTimestamp64Milli({since:Int64}, 'UTC') 
+WHERE Received >= fromUnixTimestamp64Milli({since:Int64}, 'UTC')
   AND _block_number > {cursor:UInt64} AND Shard IN {shards:Array(UInt8)}
 GROUP BY block ORDER BY block
 """
@@ -66,7 +66,7 @@ _RESOURCES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class NewBlocks:
-    """The blocks of the inbox that a round takes: up to `to`, `spans` in all; `next_ms` is when the first left out came."""
+    """The blocks of the inbox that a round takes: up to `to`, `spans` in all; `next_ms` is the first left out."""
 
     to: int
     spans: int

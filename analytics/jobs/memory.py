@@ -56,22 +56,25 @@ class ArrivalCounts:
         if len(starts) == 0:
             return np.zeros(0)
         services, models = service.dictionary_encode(), model.dictionary_encode()
-        pair = services.indices.to_numpy().astype(np.int64) * (len(models.dictionary) + 1) + models.indices.to_numpy()
-        cells, inverse, counts = np.unique(
-            np.stack((pair, starts // MINUTE_NS), axis=1), axis=0, return_inverse=True, return_counts=True
-        )
+        kinds = len(models.dictionary) + 1
+        pair = services.indices.to_numpy().astype(np.int64) * kinds + models.indices.to_numpy()
+        minute = starts // MINUTE_NS
+        first = minute.min()
+        span = int(minute.max() - first) + 1
+        if int(pair.max()) * span > 1 << 62:
+            return np.full(len(starts), np.nan)
+        cells, inverse, counts = np.unique(pair * span + (minute - first), return_inverse=True, return_counts=True)
         service_texts, model_texts = services.dictionary.to_pylist(), models.dictionary.to_pylist()
-        keys = [(service_texts[p // (len(model_texts) + 1)], model_texts[p % (len(model_texts) + 1)]) for p, _ in cells]
-        for key, (_, minute), count in zip(keys, cells.tolist(), counts.tolist(), strict=True):
+        places = [
+            ((service_texts[cell // span // kinds], model_texts[cell // span % kinds]), cell % span + int(first))
+            for cell in cells.tolist()
+        ]
+        for (key, at), count in zip(places, counts.tolist(), strict=True):
             minutes = self._counts.setdefault(key, {})
-            minutes[minute] = minutes.get(minute, 0) + count
+            minutes[at] = minutes.get(at, 0) + count
             while len(minutes) > self._keep:
                 del minutes[min(minutes)]
         loads = np.array(
-            [
-                self._counts[key].get(minute - 1) or self._counts[key].get(minute, 0)
-                for key, (_, minute) in zip(keys, cells.tolist(), strict=True)
-            ],
-            np.float64,
+            [self._counts[key].get(at - 1) or self._counts[key].get(at, 0) for key, at in places], np.float64
         )
         return loads[inverse.reshape(-1)]

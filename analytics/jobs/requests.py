@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tailtrace import stages
 from tailtrace.analytics.jobs import inbox, progress
 from tailtrace.analytics.jobs.memory import ArrivalCounts, SeenTraces
 from tailtrace.analytics.jobs.progress import SHARDS, Claim, Progress
@@ -149,7 +150,7 @@ class _Worker:
         new = pa.concat_tables(judged, promote_options="permissive") if judged else NO_ROWS
         written = rewritten(old, new, claim.round)
         for part, rows in enumerate(_inserts(written)):
-            store.insert_arrow("requests", rows, token=f"{progress.JOB}/{name}/{claim.round}/{part}")
+            store.insert_arrow("requests", _sparse(rows), token=f"{progress.JOB}/{name}/{claim.round}/{part}")
         return JobReport(plain.num_rows, int(decision.judge.sum()), written.num_rows, len(reread))
 
     def _judged(self, store: Store, table: pa.Table) -> list[pa.Table]:
@@ -184,6 +185,11 @@ class _Worker:
         return result, result.rows.append_column("ReceivedAt", stamp)
 
 
+_STAGE_COLUMNS: Final = frozenset(
+    f"{stem}{suffix}"
+    for stem in (*(stage.column for stage in stages.STAGES), "Unexplained")
+    for suffix in ("Ns", "TtftNs")
+)
 _LOCK = threading.Lock()
 _WORKERS: weakref.WeakKeyDictionary[Store, dict[tuple[int, int], _Worker]] = weakref.WeakKeyDictionary()
 
@@ -245,6 +251,16 @@ def _after(state: Progress, claim: Claim, arrived: Arrived, traces: Any, decisio
     forced.update({f"{int(t):x}": claim.to for t in traces[decision.grows]})
     since = max(state.since_ms, oldest - inbox.IN_FLIGHT_MS)
     return Progress(claim.round, low, claim.to, claim.now_ms, since, upto, forced)
+
+
+def _sparse(rows: pa.Table) -> pa.Table:
+    """The rows without the columns that hold nothing but their default: null, or 0 ns in a stage."""
+    empty = [
+        name
+        for name in rows.schema.names
+        if rows[name].null_count == rows.num_rows or (name in _STAGE_COLUMNS and pc.max(rows[name]).as_py() == 0)
+    ]
+    return rows.drop_columns(empty)
 
 
 def _inserts(rows: pa.Table) -> list[pa.Table]:

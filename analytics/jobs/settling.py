@@ -1,7 +1,7 @@
 """Which traces are judged in a round: those that have settled, and those that never seem to.
 
 A trace settles when it has had no span for 2 s and its root is there, or after 10 s without a span. One that has grown
-for 30 s without settling is judged as it stands, so that no trace holds up the watermark; its later spans re-open it.
+for 30 s without settling is judged as it stands, so that no trace holds up the watermark; later spans re-open it.
 Spans that come after their trace was judged wait their 10 s, unless the root is among them: what a round decides must
 follow from the inbox alone, so that whoever repeats it decides the same.
 """
@@ -32,7 +32,7 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """By trace: `judge` now; `grows` while judged; still `open`, and the first block and receive time not judged yet."""
+    """By trace: `judge` now; `grows` while judged; still `open`, with the first block and time not judged."""
 
     judge: Any
     grows: Any

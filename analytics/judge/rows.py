@@ -266,18 +266,16 @@ def _paths(batch: Batch, forest: Forest, found: Attribution) -> pa.Array:
     """(stage, service, name, edge, ns) by place on the path, in order of first appearance."""
     span, stage = found.path_span, found.path_stage.astype(np.int64)
     named = span >= 0
-    nameless = pa.array(~named)
     service = batch.service_texts.take(pa.array(batch.services[span], mask=~named))
     name = batch.name_texts.take(pa.array(batch.names[span], mask=~named))
     remote = np.where(named & (stage == stages.INDEX["network"]), forest.remote[span], -1)
-    del nameless
-    pairs, codes = (
-        np.unique(np.stack((batch.services[span], remote), axis=1), axis=0, return_inverse=True)
-        if len(span)
-        else (np.zeros((0, 2), np.int64), np.zeros(0, np.int64))
-    )
     known = batch.service_texts.to_pylist()
-    edges = pa.array([f"{known[a]}->{known[b]}" if b >= 0 else "" for a, b in pairs], pa.string())
+    width = len(known) + 1
+    edge = np.where(remote >= 0, (batch.services[span].astype(np.int64) + 1) * width + remote, 0)
+    pairs, codes = np.unique(edge, return_inverse=True)
+    edges = pa.array(
+        [f"{known[pair // width - 1]}->{known[pair % width]}" if pair else "" for pair in pairs.tolist()], pa.string()
+    )
     values = pa.StructArray.from_arrays(
         [
             _NAMES.take(pa.array(stage)),

@@ -55,7 +55,11 @@ def traces(draw: st.DrawFn) -> list[Span]:
 
 def stage_times(judged: Judged, suffix: str = "Ns") -> dict[str, int]:
     row = judged.row
-    times = {name: row[f"{stages.BY_NAME[name].column}{suffix}"] for name in stages.NAMES if f"{stages.BY_NAME[name].column}{suffix}" in row}
+    times = {
+        name: row[f"{stages.BY_NAME[name].column}{suffix}"]
+        for name in stages.NAMES
+        if f"{stages.BY_NAME[name].column}{suffix}" in row
+    }
     times["unexplained"] = row[f"Unexplained{suffix}"]
     return {stage: ns for stage, ns in times.items() if ns}
 

@@ -59,16 +59,15 @@ def test_stage_times_are_those_that_the_engine_measured(judged: Store) -> None:
 
 
 def test_the_share_that_stays_unexplained(judged: Store) -> None:
-    shares = sorted(
-        row["UnexplainedNs"] / row["DurationNs"] for row in judged.query(ROWS) if row["Kind"] == "request"
-    )
+    shares = sorted(row["UnexplainedNs"] / row["DurationNs"] for row in judged.query(ROWS) if row["Kind"] == "request")
     assert shares[math.ceil(0.50 * 78) - 1] == pytest.approx(0.05, abs=0.02)
     assert shares[math.ceil(0.95 * 78) - 1] == pytest.approx(0.50, abs=0.05)
 
 
 def test_loading_twice_changes_nothing(judged: Store, tmp_path: Path) -> None:
     before = judged.query(ROWS)
-    rollup = "SELECT Metric, sum(N) AS n, sum(SumNs) AS ns, sum(QueueNs) AS queue FROM rollup_1m GROUP BY Metric ORDER BY Metric"
+    sums_of = "sum(N) AS n, sum(SumNs) AS ns, sum(QueueNs) AS queue"
+    rollup = f"SELECT Metric, {sums_of} FROM rollup_1m GROUP BY Metric ORDER BY Metric"
     sums = judged.query(rollup)
     for body in vllm_bodies():
         feed_bodies(judged, tmp_path, [body])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 
 from tailtrace.analytics.trace import Span
 from tailtrace.stages import GENERATION_ORDER
@@ -77,7 +78,10 @@ class Tree:
             if why == "absent":
                 continue
             for host in (hosts.get(self.spans[i].service), main):
-                if host and self.spans[host].start_unix_ns <= self.spans[i].start_unix_ns < self.spans[host].end_unix_ns:
+                if (
+                    host
+                    and self.spans[host].start_unix_ns <= self.spans[i].start_unix_ns < self.spans[host].end_unix_ns
+                ):
                     adopted[i] = host
                     break
         self.parent.update(adopted)
@@ -135,7 +139,7 @@ def attribute(tree: Tree, entry: str, until_ns: int | None = None) -> Times:
         cuts |= {start, end}
     times: Times = defaultdict(int)
     edges = sorted(cut for cut in cuts if lo <= cut <= hi)
-    for a, b in zip(edges, edges[1:], strict=False):
+    for a, b in pairwise(edges):
         active = {stage_of(span) for span in layer if span.start_unix_ns <= a and span.end_unix_ns >= b}
         if active:
             times[min(active, key=GENERATION_ORDER.index)] += b - a
@@ -153,7 +157,7 @@ def _sweep(tree: Tree, entry: str, i: str, lo: int, hi: int, out: list[tuple[int
         blocking = [k for k in kids if k.start_unix_ns < cursor]
         if not blocking:
             break
-        best = min(blocking, key=lambda k: (-min(k.end_unix_ns, cursor), -k.start_unix_ns, k.span_id))  # noqa: B023
+        best = min(blocking, key=lambda k: (-min(k.end_unix_ns, cursor), -k.start_unix_ns, k.span_id))
         end = min(best.end_unix_ns, cursor)
         if end <= lo:
             break
