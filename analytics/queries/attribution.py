@@ -98,8 +98,10 @@ def attribution(
     q: float = 0.95,
     filters: Mapping[str, str] | None = None,
     intervals: bool = True,
+    sample: RequestSample | None = None,
 ) -> Attribution:
-    """Attribution of the q-percentile of a service. `intervals=False` leaves the rows unread.
+    """Attribution of the q-percentile of a service. `intervals=False` leaves the rows unread; a `sample` of the same
+    selection that was already read is used for them.
 
     Raises Rejected for a q outside (0, 1) or a filter that is none.
     """
@@ -113,9 +115,10 @@ def attribution(
             role="ui",
         )
         found = of_rollup(q, rows)
-        sample = request_sample(store, selection) if intervals and found[0].n else None
+        if sample is None and intervals and found[0].n:
+            sample = request_sample(store, selection)
     else:
-        sample = request_sample(store, selection)
+        sample = sample or request_sample(store, selection)
         found = of_rows(q, metric, sample)
     return _answer(selection, window, metric, found, sample, intervals)
 

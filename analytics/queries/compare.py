@@ -120,11 +120,7 @@ def compare(
         float(sample.weights[strata >= 0].sum() / sample.weights.sum()) if sample.rows else 0.0
         for sample, strata in zip(samples, (common.a, common.b), strict=True)
     ]
-    changes = [
-        change
-        for metric in _METRICS
-        for change in _changes(metric, samples[0], samples[1], common, quantiles)
-    ]
+    changes = [change for metric in _METRICS for change in _changes(metric, samples[0], samples[1], common, quantiles)]
     return Comparison(
         _group(a, samples[0]), _group(b, samples[1]), _conditions(samples), common.count, shares[0], shares[1], changes
     )

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tailtrace.cli.commands import demo, doctor, explain, load, parts, requests, schema, sql, token, up
+from tailtrace.cli.commands import answers, demo, doctor, explain, load, parts, requests, schema, sql, token, up
 from tailtrace.version import VERSION
 
 app = typer.Typer(
@@ -24,6 +24,12 @@ app.command("up")(up.up)
 app.command("load")(load.load)
 app.command("requests")(requests.requests)
 app.command("explain")(explain.explain)
+app.command("attribution")(answers.attribution)
+app.command("compare")(answers.compare)
+app.command("slow")(answers.slow)
+app.command("whatif")(answers.whatif)
+app.command("replicas")(answers.replicas)
+app.command("tokens")(answers.tokens)
 app.command("doctor")(doctor.doctor)
 app.command("sql")(sql.sql)
 app.command("schema")(schema.schema)
