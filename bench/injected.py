@@ -81,6 +81,9 @@ async def run_case(
         text = words(rng, 12)
         for on in ((True, False), (False, True))[pair % 2]:
             switch.write_text(str(case.milliseconds if on and not case.reader else 0))
+            if not on:
+                # The delayed one's engine idles meanwhile, and idling has a cost of its own: a cold start of its step.
+                await asyncio.sleep(case.milliseconds / 1e3)
             trace_id = f"{rng.getrandbits(128):032x}"
             if case.delay.startswith("lab"):
                 await _call_lab(ports, case, on, pair, trace_id)
