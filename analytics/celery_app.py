@@ -15,6 +15,7 @@ from celery.signals import worker_init
 
 from tailtrace.analytics.jobs.requests import JobReport, run_requests
 from tailtrace.analytics.jobs.trim import trim_inbox
+from tailtrace.analytics.jobs.verdicts import run_verdicts
 from tailtrace.errors import ConfigError
 from tailtrace.ingest.retention import enforce
 from tailtrace.ingest.settings import ServerSettings
@@ -26,6 +27,7 @@ TIME_LIMIT_S: Final = 300
 VISIBILITY_TIMEOUT_S: Final = 3600
 TICK_S: Final = 1.0
 TRIM_S: Final = 60.0
+VERDICTS_S: Final = 30.0
 # Rounds that one task may run to catch up before it lets others have the worker.
 MAX_ROUNDS: Final = 20
 
@@ -76,6 +78,7 @@ def create_app(broker_url: str) -> Celery:
         # A tick that has waited longer than this is worth nothing: the next one does its work.
         beat_schedule={
             "requests": {"task": "tailtrace.requests", "schedule": TICK_S, "options": {"expires": 10 * TICK_S}},
+            "verdicts": {"task": "tailtrace.verdicts", "schedule": VERDICTS_S, "options": {"expires": VERDICTS_S}},
             "trim": {"task": "tailtrace.trim", "schedule": TRIM_S, "options": {"expires": TRIM_S}},
             "retention": {"task": "tailtrace.retention", "schedule": TRIM_S, "options": {"expires": TRIM_S}},
         },
@@ -103,6 +106,12 @@ def trim() -> None:
 def retention() -> None:
     """Drops the oldest telemetry beyond the budget and the age that the settings give."""
     enforce(current_store(), _settings or ServerSettings())
+
+
+@app.task(name="tailtrace.verdicts")  # type: ignore[untyped-decorator]
+def verdicts() -> None:
+    """Judges windows that have finished, a few at a time."""
+    run_verdicts(current_store())
 
 
 def catch_up(store: Store, *, lane: int = 0, lanes: int = 1, max_rounds: int = MAX_ROUNDS) -> JobReport:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, get_type_hints
 from tailtrace.errors import ConfigError, NotFound
 from tailtrace.lab.clock import SECOND
 from tailtrace.lab.constants import stream
-from tailtrace.lab.effects import EFFECTS
+from tailtrace.lab.effects import EFFECTS, SCALING
 
 FOLDER = Path(__file__).parent / "scenarios"
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -146,7 +146,7 @@ class Scenario:
 
     def drawn(self, seed: int) -> Scenario:
         """The same story in another fleet: up to two replicas more for each service, traffic that fits them, and
-        strengths within a fifth.
+        strengths within a fifth (but those of faults that take nearly all of something: a fifth more would be all).
         """
         draw = stream(seed, "fleet")
         more = {service.name: int(draw.integers(0, 3)) for service in self.fleet.services}
@@ -159,7 +159,10 @@ class Scenario:
             for each in self.traffic
         )
         faults = tuple(
-            dataclasses.replace(each, strength=each.strength * float(draw.uniform(0.85, 1.2))) for each in self.faults
+            dataclasses.replace(each, strength=each.strength * float(draw.uniform(0.85, 1.2)))
+            if all(full >= 0.5 for knob, full in EFFECTS[each.code].knobs.items() if knob in SCALING)
+            else each
+            for each in self.faults
         )
         fleet = dataclasses.replace(self.fleet, services=services)
         return dataclasses.replace(self, fleet=fleet, traffic=traffic, faults=faults)

@@ -17,7 +17,6 @@ from tailtrace.lab.service.gateway import Gateway
 from tailtrace.lab.service.runner import Runner
 from tailtrace.lab.service.tokenizer import Tokenizer
 
-
 # Of a rush that scaling answers too late, the share that is over when the new replica serves.
 LATE_SHARE = 0.7
 

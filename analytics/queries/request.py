@@ -9,6 +9,7 @@ from tailtrace.analytics.queries.critical_path import Interval, Segment, interva
 from tailtrace.analytics.queries.request_head import StageLine, request_head
 from tailtrace.analytics.queries.request_row import RequestRow
 from tailtrace.analytics.queries.trace_spans import SpanRow, span_rows
+from tailtrace.analytics.queries.verdicts import RequestVerdict, request_verdict
 from tailtrace.analytics.trace import read_trace
 from tailtrace.ingest.store import Store
 from tailtrace.stages import BY_NAME, UNEXPLAINED
@@ -19,7 +20,7 @@ MAX_SPANS = 20_000
 @dataclass(frozen=True, slots=True)
 class RequestDetail:
     """`critical_path` and `stage_table` are of `requests[0]`. `spans` holds `spans_shown` of `spans_total`,
-    parents first.
+    parents first. `verdict` is of `requests[0]`, null until the jobs have judged it.
     """
 
     trace_id: str
@@ -33,6 +34,7 @@ class RequestDetail:
     stored: bool
     simulated: bool
     conditions: dict[str, str]
+    verdict: RequestVerdict | None
     definitions: dict[str, str]
 
 
@@ -58,6 +60,7 @@ def get_request(
         stored=head.stored,
         simulated=first.simulated or any(span.simulated for span in spans),
         conditions=head.conditions,
+        verdict=request_verdict(store, first) if head.stored else None,
         definitions=definitions([line.stage for line in head.stage_table]),
     )
 

@@ -153,7 +153,9 @@ def history_metrics(
                     kept = bodies.setdefault(key, ({**resource, "tailtrace.role": "sampler"}, []))[1]
                     kept += counters.points(simulation, service, replica, at, uuids)
             gateway = processes.gateway()
-            kept = bodies.setdefault(str(gateway["service.instance.id"]), ({**gateway, "tailtrace.role": "sampler"}, []))[1]
+            kept = bodies.setdefault(
+                str(gateway["service.instance.id"]), ({**gateway, "tailtrace.role": "sampler"}, [])
+            )[1]
             kept += counters.hosts.gateway_points(simulation, at, counters.every_ns(at))
             at += counters.every_ns(at)
         body = b"".join([encode_metrics(resource, points) for resource, points in bodies.values()])

@@ -20,8 +20,15 @@ class LinkCounters:
         self._bytes: dict[tuple[str, str, str], float] = defaultdict(float)
 
     def points(
-        self, gpu: Mapping[str, Any], at_ns: int, since_ns: int, every_ns: int, busy: float, has_nvlink: bool,
-        down: float, loading: float,
+        self,
+        gpu: Mapping[str, Any],
+        at_ns: int,
+        since_ns: int,
+        every_ns: int,
+        busy: float,
+        has_nvlink: bool,
+        down: float,
+        loading: float,
     ) -> list[Point]:
         """Readings over the `every_ns` before `at_ns`: `busy` the share in which steps ran, `down` the share of NVLinks
         that are gone, `loading` the share of PCIe that KV blocks take on their way in.

@@ -7,7 +7,21 @@ from typing import Annotated
 
 import typer
 
-from tailtrace.cli.commands import answers, demo, doctor, explain, load, parts, requests, schema, sql, token, up
+from tailtrace.cli.commands import (
+    answers,
+    demo,
+    doctor,
+    explain,
+    lab,
+    load,
+    parts,
+    requests,
+    schema,
+    sql,
+    token,
+    up,
+    why,
+)
 from tailtrace.version import VERSION
 
 app = typer.Typer(
@@ -30,6 +44,8 @@ app.command("slow")(answers.slow)
 app.command("whatif")(answers.whatif)
 app.command("replicas")(answers.replicas)
 app.command("tokens")(answers.tokens)
+app.command("why")(why.why)
+app.add_typer(lab.app, name="lab")
 app.command("doctor")(doctor.doctor)
 app.command("sql")(sql.sql)
 app.command("schema")(schema.schema)

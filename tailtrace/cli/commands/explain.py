@@ -53,6 +53,8 @@ def _page(detail: dict[str, Any]) -> Iterator[RenderableType]:
         yield Text(conditions, style="dim")
     yield Text("")
     yield _figures(first)
+    if (verdict := _verdict(detail)) is not None:
+        yield verdict
     if first["flags"]:
         yield Text("flags: " + ", ".join(plain(flag) for flag in first["flags"]), style="yellow")
     yield Text("")
@@ -65,6 +67,21 @@ def _page(detail: dict[str, Any]) -> Iterator[RenderableType]:
             f"also in this trace: {plain(other['name'])}  {plain(other['service'])}  {duration(other['duration_ns'])}",
             style="dim",
         )
+
+
+def _verdict(detail: dict[str, Any]) -> RenderableType | None:
+    from rich.text import Text
+
+    from tailtrace.cli.commands.why import verdict_line
+    from tailtrace.cli.formats import duration
+
+    found = detail.get("verdict")
+    if not found or found["state"] == "too_few":
+        return None
+    usual = duration(found["usual_ns"])
+    if found["verdict"] is None:
+        return Text(f"verdict: as usual (mean of the hour before: {usual})", style="dim")
+    return Text(f"verdict: {duration(found['excess_ns'])} more than usual ({usual}): {verdict_line(found['verdict'])}")
 
 
 def _conditions(first: dict[str, Any], detail: dict[str, Any]) -> str:

@@ -35,6 +35,9 @@ class Jobs:
         self._worker = EmbeddedWorker(celery_app.app)
         self._tickers = {
             celery_app.requests.name: Ticker(_enqueue(celery_app.requests), progress, busy_s=celery_app.TICK_S),
+            celery_app.verdicts.name: Ticker(
+                _enqueue(celery_app.verdicts), progress, busy_s=celery_app.VERDICTS_S, idle_s=600
+            ),
             celery_app.trim.name: Ticker(_enqueue(celery_app.trim), progress, busy_s=celery_app.TRIM_S, idle_s=600),
             celery_app.retention.name: Ticker(
                 _enqueue(celery_app.retention), progress, busy_s=celery_app.TRIM_S, idle_s=3_600

@@ -1,0 +1,1 @@
+"""Why requests waited: stage intervals, engine steps and counters in, causes with their evidence out."""
