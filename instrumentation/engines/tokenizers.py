@@ -26,7 +26,11 @@ def _timed(stage: str) -> Any:
     def make(original: Any) -> Any:
         def timed(*args: Any, **kwargs: Any) -> Any:
             around = live(CURRENT.get())
-            if around is None or (type(around) is Stage and around.name == stage):
+            request = around.record if around is not None else None
+            # An engine's hooks measure these themselves; a task that outlives its request still has its context.
+            if request is None or request.end_ns or request.engine is not None:
+                return original(*args, **kwargs)
+            if type(around) is Stage and around.name == stage:
                 return original(*args, **kwargs)
             with Stage(stage):
                 return original(*args, **kwargs)
