@@ -13,6 +13,7 @@ import random
 import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -63,6 +64,8 @@ def serving(
         "--disable-uvicorn-access-log", *arguments,
     ]  # fmt: skip
     program = str(binaries / command[0])
+    # `timeout` and CI end a benchmark so: its servers must end with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with log.open("wb") as out:
         process = subprocess.Popen(
             [program, *command[1:]], cwd=vllm, env=env, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
