@@ -54,7 +54,7 @@ class Stretch:
 def cells(since_ns: int, until_ns: int, most: int = 7200) -> Ints:
     """Edges of equal cells over the window: a second each, or longer so that there are at most `most`."""
     count = max(1, min(most, (until_ns - since_ns) // 1_000_000_000))
-    return np.linspace(since_ns, until_ns, count + 1).astype(np.int64)
+    return np.asarray(since_ns + np.arange(count + 1) * (until_ns - since_ns) // count, np.int64)
 
 
 def busy_shares(edges: Ints, series: GpuSeries | None, steps: Steps) -> Floats:
@@ -68,13 +68,13 @@ def busy_shares(edges: Ints, series: GpuSeries | None, steps: Steps) -> Floats:
         found = series.unix_ns[np.minimum(at, len(series.unix_ns) - 1)]
         near = inside & (found - edges[1:] <= reach)
         shares[near] = series.busy[np.minimum(at, len(series.unix_ns) - 1)][near]
-        return np.clip(shares, 0.0, 1.0)
+        return np.asarray(np.clip(shares, 0.0, 1.0), np.float64)
     if not len(steps):
         return np.full(len(edges) - 1, np.nan)
     # A kept step stands for those before it, back to the step kept before.
     end = steps.start_ns + steps.duration_ns.astype(np.int64)
     begin = end - (steps.duration_ns * steps.weight).astype(np.int64)
-    return np.minimum(1.0, covered(edges, begin, end))
+    return np.asarray(np.minimum(1.0, covered(edges, begin, end)), np.float64)
 
 
 def covered(edges: Ints, begin: Ints, end: Ints) -> Floats:
@@ -90,7 +90,7 @@ def covered(edges: Ints, begin: Ints, end: Ints) -> Floats:
     base = int(edges[0])
     begin, end = begin - base, np.maximum(end, begin) - base
     sums = before(edges - base)
-    return np.diff(sums) / np.maximum(np.diff(edges), 1)
+    return np.asarray(np.diff(sums) / np.maximum(np.diff(edges), 1), np.float64)
 
 
 def waiting_causes(edges: Ints, requests: Requests, startups: Sequence[Startup]) -> NDArray[np.object_]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,15 +41,10 @@ class Requests:
 
     def where(self, keep: NDArray[np.bool_]) -> Requests:
         """The rows that are kept."""
-        return Requests(
-            *(getattr(self, name)[keep] for name in _REQUEST_ARRAYS), replicas=self.replicas,
-        )  # fmt: skip
+        return replace(self, **{name: getattr(self, name)[keep] for name in _REQUEST_ARRAYS})
 
 
-_REQUEST_ARRAYS = (
-    "start_ns", "duration_ns", "ttft_ns", "whole", "first", "input_tokens", "output_tokens", "cached_tokens",
-    "client_rtt_ns", "ok", "replica",
-)  # fmt: skip
+_REQUEST_ARRAYS = tuple(each.name for each in fields(Requests) if each.name != "replicas")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +70,10 @@ class Steps:
 
     def where(self, keep: NDArray[np.bool_]) -> Steps:
         """The steps that are kept."""
-        return Steps(*(value if name == "replicas" else value[keep] for name, value in _step_items(self)))
+        return replace(self, **{name: getattr(self, name)[keep] for name in _STEP_ARRAYS})
 
 
-def _step_items(steps: Steps) -> list[tuple[str, Any]]:
-    return [(name, getattr(steps, name)) for name in Steps.__slots__]
+_STEP_ARRAYS = tuple(each.name for each in fields(Steps) if each.name != "replicas")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +83,6 @@ class Startup:
     replica: str
     start_ns: int
     end_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """One counter of one thing over a window: a gauge's mean, or a sum's growth per second of the window."""
-
-    metric: str
-    thing: str
-    attribute: str
-    value: float
 
 
 @dataclass(frozen=True, slots=True)

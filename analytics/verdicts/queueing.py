@@ -79,6 +79,13 @@ def queue(before: Observed, during: Observed, load: Demand, slow: Device) -> lis
         if blocked.cause == "head_of_line" or pressing < 0.15:
             return [(blocked, 1.0)]
         return [*((finding, weight / pressing * demanded) for finding, weight in drivers), (blocked, 1.0 - demanded)]
+    if not len(during.steps) and pressing < limit.CLEAR_DRIVER.value:
+        return [
+            (
+                Finding(UNKNOWN, 0.0, reason="requests queue longer; without engine steps memory cannot be ruled out"),
+                1.0,
+            )
+        ]
     if pressing > 0:
         return [(finding, weight / pressing) for finding, weight in drivers]
     return [
@@ -100,9 +107,10 @@ def blocked_by_memory(before: Observed, during: Observed, load: Demand) -> Findi
         return Finding(
             "preemption", 0.9, (Evidence("preemptions a request", per_request, 0.02, limit.KV_FULL.source), full)
         )
-    if now.usage < limit.KV_FULL.value:
+    # The next prompt needs many blocks at once, so a cache is full for it before its last block is taken.
+    if now.usage < limit.KV_TIGHT.value:
         return None
-    return Finding("kv_full", 0.92, (full, share))
+    return Finding("kv_full", 0.92 if now.usage >= limit.KV_FULL.value else 0.85, (full, share))
 
 
 def uneven(before: Observed, during: Observed) -> Finding | None:

@@ -163,7 +163,7 @@ class Rules:
             (longer, max(0.0, more)),
             *(_times(self.slow.shares.get("decode", []), held)),
             *(_times(self._interference(), stalls)),
-            *(_times(self._loaded(), rest)),
+            *(_times(self._interference() if self.load.tail else self._loaded(), rest)),
         ])  # fmt: skip
 
     def _interference(self) -> Shares:

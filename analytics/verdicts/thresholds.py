@@ -54,8 +54,10 @@ HOT_THREAD: Final = Threshold(0.85, f"one thread's CPU / time; {_OWN}")
 
 # Queues.
 KV_FULL: Final = Threshold(0.9, "KV blocks used while requests wait for memory; vLLM kv_cache_usage_perc")
+KV_TIGHT: Final = Threshold(0.6, f"KV blocks used while requests wait for memory; {_OWN}")
 KV_BLOCKED: Final = Threshold(0.5, f"waiting steps that wait for memory / waiting steps; {_OWN}")
 DRIVER: Final = Threshold(0.10, f"log of demand / reference demand; {_OWN}")
+CLEAR_DRIVER: Final = Threshold(0.4, f"log of demand / reference demand, where nothing else can be ruled out; {_OWN}")
 UNEVEN: Final = Threshold(1.6, f"busiest replica's work / mean of replicas; {_OWN}")
 WIDER: Final = Threshold(1.4, f"batch waiting / reference; {_OWN}")
 
