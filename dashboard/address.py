@@ -7,12 +7,15 @@ from typing import Any, Final, Self
 from urllib.parse import parse_qs, urlencode
 
 RANGES: Final = ("15m", "1h", "6h", "24h", "7d", "30d")
-REFRESH: Final = ("off", "10s", "30s", "1m")
+REFRESH: Final = ("off", "live", "10s", "30s", "1m")
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Filters and range of a page; empty text means "not said". `since` and `until` win over `range`."""
+    """Filters and range of a page; empty text means "not said". `since` and `until` win over `range`.
+
+    `box` is a rectangle on a heatmap: since, until (Unix ns) and low, high (ns), joined by commas.
+    """
 
     range: str = ""
     since: str = ""
@@ -30,6 +33,28 @@ class Address:
     cursor: str = ""
     metric: str = ""
     entry: str = ""
+    version: str = ""
+    replica: str = ""
+    tenant: str = ""
+    where: str = ""
+    columns: str = ""
+    facets: str = ""
+    box: str = ""
+    q: str = ""
+    a_since: str = ""
+    a_until: str = ""
+    a_filter: str = ""
+    b_filter: str = ""
+    stage: str = ""
+    x_queue: str = ""
+    x_prefill: str = ""
+    x_decode: str = ""
+    x_tokenize: str = ""
+    factor: str = ""
+    replicas: str = ""
+    rate: str = ""
+    state: str = ""
+    id: str = ""
 
     @classmethod
     def parse(cls, search: str | None) -> Self:

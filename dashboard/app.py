@@ -16,6 +16,7 @@ from starlette.staticfiles import StaticFiles
 from tailtrace.dashboard.api import add_api
 from tailtrace.dashboard.index_page import index_page
 from tailtrace.dashboard.login import add_login
+from tailtrace.dashboard.mcp import add_mcp
 from tailtrace.dashboard.router import add_router
 from tailtrace.dashboard.security import Guard
 from tailtrace.dashboard.suites import SuiteCache
@@ -37,6 +38,7 @@ def create_app(store: Store, settings: ServerSettings, health: Health | None = N
     )
     add_api(server, store, settings, health)
     add_login(server, settings)
+    add_mcp(server, store)
     server.mount("/static", StaticFiles(directory=_HERE / "static"), name="static")
     options: dict[str, Any] = {  # Dash's own hints do not know that a FastAPI app may be its server
         "server": server,

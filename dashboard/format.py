@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from contextvars import ContextVar
+from datetime import UTC, datetime, tzinfo
 from typing import Final
+from urllib.parse import unquote
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from tailtrace.errors import Rejected
 
@@ -67,6 +70,14 @@ def count(value: int | None) -> str:
     return DASH if value is None else f"{value:,}"
 
 
+def byte_count(size: int | float) -> str:
+    """`21.4 GB`, in powers of ten."""
+    for unit, whole in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= whole:
+            return f"{_three(size / whole)} {unit}"
+    return f"{size:.0f} B"
+
+
 def rate(per_second: float | None) -> str:
     """Requests a second, or a minute where that reads better."""
     if per_second is None:
@@ -76,22 +87,40 @@ def rate(per_second: float | None) -> str:
     return f"{per_second * 60:.1f}/min"
 
 
+# The zone that a page's times are written in; a page is drawn in a context of its own, so this is no shared state.
+_ZONE: Final[ContextVar[tzinfo]] = ContextVar("zone", default=UTC)
+ZONE_COOKIE: Final = "tailtrace_zone"
+
+
+def use_zone(name: str) -> None:
+    """Write this page's times in an IANA zone; UTC for an unknown one."""
+    try:
+        _ZONE.set(ZoneInfo(unquote(name)[:64]) if name else UTC)
+    except (ValueError, OSError, ZoneInfoNotFoundError):
+        _ZONE.set(UTC)
+
+
+def zone_name() -> str:
+    """`UTC`, `Europe/Berlin`."""
+    return str(_ZONE.get())
+
+
 def moment(unix_ns: str | int | None) -> str:
-    """`2026-11-30 13:05:22` in UTC."""
-    return DASH if unix_ns is None else _utc(unix_ns).strftime("%Y-%m-%d %H:%M:%S")
+    """`2026-11-30 13:05:22` in the page's zone."""
+    return DASH if unix_ns is None else _local(unix_ns).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def clock(unix_ns: str | int | None) -> str:
-    """`13:05:22.123` in UTC."""
+    """`13:05:22.123` in the page's zone."""
     if unix_ns is None:
         return DASH
-    return _utc(unix_ns).strftime("%H:%M:%S.") + f"{int(unix_ns) // 1_000_000 % 1000:03d}"
+    return _local(unix_ns).strftime("%H:%M:%S.") + f"{int(unix_ns) // 1_000_000 % 1000:03d}"
 
 
 def iso(unix_ns: str | int) -> str:
-    """ISO 8601 with milliseconds, for axes."""
-    return _utc(unix_ns).strftime("%Y-%m-%dT%H:%M:%S.") + f"{int(unix_ns) // 1_000_000 % 1000:03d}"
+    """ISO 8601 with milliseconds in the page's zone, for axes."""
+    return _local(unix_ns).strftime("%Y-%m-%dT%H:%M:%S.") + f"{int(unix_ns) // 1_000_000 % 1000:03d}"
 
 
-def _utc(unix_ns: str | int) -> datetime:
-    return datetime.fromtimestamp(int(unix_ns) // 1_000_000_000, UTC)
+def _local(unix_ns: str | int) -> datetime:
+    return datetime.fromtimestamp(int(unix_ns) // 1_000_000_000, _ZONE.get())

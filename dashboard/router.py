@@ -17,7 +17,9 @@ from dash import ALL, MATCH, ClientsideFunction, Input, Output, State, ctx, dcc,
 
 from tailtrace.analytics.queries.together import together
 from tailtrace.dashboard.address import Address
+from tailtrace.dashboard.components.around import LATER
 from tailtrace.dashboard.components.shell import freshness_words, range_controls, sidebar
+from tailtrace.dashboard.format import ZONE_COOKIE, use_zone
 from tailtrace.dashboard.pages import page_for
 from tailtrace.dashboard.text import Text, text_of_request
 from tailtrace.errors import TailtraceError
@@ -53,7 +55,18 @@ def add_router(dash: Any, store: Store, settings: ServerSettings) -> None:
     )
     async def draw(pathname: str, search: str, tick: Any, drawn: Any) -> Any:
         text = text_of_request(ctx.headers.get("accept-language", ""), ctx.cookies)
+        use_zone(ctx.cookies.get(ZONE_COOKIE, ""))
         return await asyncio.to_thread(_draw, store, settings, text, pathname or "/", search or "", drawn)
+
+    @dash.callback(  # type: ignore[untyped-decorator]
+        Output({"type": "later", "name": MATCH}, "children"),
+        Input({"type": "later-spec", "name": MATCH}, "data"),
+        State({"type": "later-spec", "name": MATCH}, "id"),
+    )
+    async def draw_later(spec: dict[str, str], place: dict[str, str]) -> Any:
+        text = text_of_request(ctx.headers.get("accept-language", ""), ctx.cookies)
+        use_zone(ctx.cookies.get(ZONE_COOKIE, ""))
+        return await asyncio.to_thread(_later, store, text, place["name"], spec)
 
     for name, arguments, lazy in _clientside():
         dash.clientside_callback(ClientsideFunction("tailtrace", name), *arguments, prevent_initial_call=lazy)
@@ -93,6 +106,17 @@ def _draw(
     failed = html.Div([html.H1(text("failed.title")), html.P(reason)], className="tt-notice", role="alert")
     ranged = range_controls(text, address) if page.ranged else None
     return sidebar(text, address, page.key), ranged, None, None, fresh, failed
+
+
+def _later(store: Store, text: Text, name: str, spec: dict[str, str]) -> Any:
+    """A part of a page; what fails there leaves the rest as it is."""
+    try:
+        return LATER[name](store, text, spec)
+    except TailtraceError as error:
+        return html.P(str(error), className="tt-muted")
+    except Exception:
+        _log.exception("%s of request %s could not be drawn", name, spec.get("trace"))
+        return html.P(text("failed.unexpected"), className="tt-muted")
 
 
 def _layout() -> Any:
@@ -138,6 +162,7 @@ def _clientside() -> list[tuple[str, tuple[Any, ...], bool]]:
     filters = {"type": "filter", "key": ALL}
     refresh = State({"type": "refresh", "key": ALL}, "value")
     graph, figure = {"type": "graph", "name": MATCH}, {"type": "figure", "name": MATCH}
+    clicks, selections = (Input({"type": "graph", "name": ALL}, name) for name in ("clickData", "selectedData"))
     zoomed = Output("url", "search", allow_duplicate=True)
     layouts = Input({"type": "graph", "name": ALL}, "relayoutData")
     address = State("url", "search")
@@ -147,5 +172,11 @@ def _clientside() -> list[tuple[str, tuple[Any, ...], bool]]:
         ("filter", (*both, State(filters, "id")), True),
         ("figure", (Output(graph, "figure"), Input(figure, "data"), Input("theme", "data")), False),
         ("zoom", (zoomed, layouts, address), True),
+        ("box", (zoomed, selections, address), True),
+        (
+            "point",
+            (Output("main", "title", allow_duplicate=True), clicks),
+            True,
+        ),
         ("waterfall", (Output("waterfall", "title"), Input("waterfall-spec", "data")), False),
     ]

@@ -111,7 +111,7 @@ class Guard:
 
     def _unauthorised(self, scope: Scope) -> Response:
         path = scope["path"]
-        if path.startswith(("/api/", "/_dash", "/assets/")) or scope["type"] != "http":
+        if path.startswith(("/api/", "/_dash", "/assets/", "/mcp")) or scope["type"] != "http":
             return _json(401, "unauthorized", "a token is needed: send it as Authorization: Bearer TOKEN")
         query = scope.get("query_string", b"").decode("latin-1")
         return RedirectResponse(f"/login?next={quote(path + ('?' + query if query else ''), safe='')}", 303)

@@ -11,7 +11,8 @@ from tailtrace.analytics.queries.json import to_json
 from tailtrace.analytics.queries.overview import Overview, overview
 from tailtrace.analytics.queries.replicas import Replicas, replicas
 from tailtrace.analytics.queries.request import RequestDetail, get_request
-from tailtrace.analytics.queries.requests import RequestFilter, RequestList, list_requests
+from tailtrace.analytics.queries.request_filter import RequestFilter
+from tailtrace.analytics.queries.requests import RequestList, list_requests
 from tailtrace.analytics.queries.selection import Selection, parse_filters, select
 from tailtrace.analytics.queries.series import Series, series
 from tailtrace.analytics.queries.services import Services, services
@@ -46,8 +47,8 @@ __all__ = [
     "Tokens",
     "VerdictList",
     "Waterfall",
-    "Why",
     "WhatIf",
+    "Why",
     "Window",
     "attribution",
     "batch_curve",
@@ -70,6 +71,6 @@ __all__ = [
     "tokens",
     "verdicts",
     "waterfall",
-    "why",
     "whatif",
+    "why",
 ]

@@ -51,7 +51,8 @@ def parse_terms(text: str) -> list[Term]:
 
 def conditions(terms: Sequence[Term], since_ns: int | None, until_ns: int | None) -> tuple[list[str], dict[str, Any]]:
     """SQL conditions on `TraceId`, one a term, and their parameters: keys and values never become part of the SQL."""
-    parts, parameters = [], {}
+    parts: list[str] = []
+    parameters: dict[str, Any] = {}
     bounds = ""
     if since_ns is not None:
         bounds += " AND Timestamp >= fromUnixTimestamp64Nano({spans_since:Int64}, 'UTC')"

@@ -101,7 +101,7 @@ def observe(
     kinds = table["Kind"].to_pylist()
     startups = tuple(
         Startup(row["Replica"], int(row["StartNs"]), int(row["StartNs"]) + int(row["D"]))
-        for row in table.filter(pa.array([kind == "startup" for kind in kinds])).to_pylist()
+        for row in table.filter(pa.array([kind == "startup" for kind in kinds], pa.bool_())).to_pylist()
     )
     table = table.filter(pa.array([kind == "request" for kind in kinds], pa.bool_()))
     starts = table["StartNs"].to_numpy()

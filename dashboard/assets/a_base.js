@@ -51,6 +51,34 @@ window.tailtrace = window.tailtrace || {};
     window.history.replaceState(window.history.state, "", window.location.pathname + (query ? "?" + query : ""));
   };
 
+  // The reader's time zone: a choice kept in a cookie, else UTC.
+  tt.zone = function () {
+    const found = document.cookie.match(/(?:^|; )tailtrace_zone=([^;]+)/);
+    return found ? decodeURIComponent(found[1]) : "UTC";
+  };
+
+  // How far the zone is ahead of UTC at an instant, in ms.
+  function ahead(instant) {
+    const parts = new Intl.DateTimeFormat("en-US", {
+      timeZone: tt.zone(), hourCycle: "h23", year: "numeric", month: "numeric", day: "numeric", hour: "numeric", minute: "numeric", second: "numeric",
+    }).formatToParts(instant);
+    const at = Object.fromEntries(parts.map((part) => [part.type, Number(part.value)]));
+    return Date.UTC(at.year, at.month - 1, at.day, at.hour, at.minute, at.second) - Math.floor(instant / 1000) * 1000;
+  }
+
+  // "2026-11-30 14:05:00" in the reader's zone, as charts and pickers have it, to ISO in UTC, as addresses have it.
+  tt.addressTime = function (text) {
+    const shown = Date.parse(String(text).replace(" ", "T").slice(0, 19).padEnd(16, "T00:00") + "Z");
+    return new Date(shown - ahead(shown - ahead(shown))).toISOString().slice(0, 19) + "Z";
+  };
+
+  // The other way; Unix nanoseconds are understood too.
+  tt.pickerTime = function (text) {
+    if (!text) return "";
+    const instant = /^\d+$/.test(text) ? Number(BigInt(text) / 1000000n) : Date.parse(/Z|[+-]\d\d:?\d\d$/.test(text) ? text : text + "Z");
+    return Number.isFinite(instant) ? new Date(instant + ahead(instant)).toISOString().slice(0, 19).replace("T", " ") : "";
+  };
+
   tt.copy = async function (text, button) {
     let done = true;
     try {
@@ -84,11 +112,17 @@ window.tailtrace = window.tailtrace || {};
       tt.go(anchor.getAttribute("href"));
       return;
     }
-    const target = event.target.closest("[data-copy],[data-copy-link],[data-language],tr[data-href]");
+    const target = event.target.closest("[data-copy],[data-copy-link],[data-language],[data-zone],[data-as-table],tr[data-href]");
     if (!target) return;
     if (target.dataset.copy) tt.copy(target.dataset.copy, target);
     else if (target.dataset.copyLink) tt.copy(window.location.origin + target.dataset.copyLink, target);
-    else if (target.dataset.language) {
+    else if (target.dataset.asTable) tt.asTable(target);
+    else if (target.dataset.zone) {
+      const own = Intl.DateTimeFormat().resolvedOptions().timeZone;
+      const zone = target.dataset.zone === "own" ? own : target.dataset.zone;
+      document.cookie = "tailtrace_zone=" + encodeURIComponent(zone) + ";path=/;max-age=31536000;samesite=lax";
+      window.location.reload();
+    } else if (target.dataset.language) {
       document.cookie = "tailtrace_language=" + target.dataset.language + ";path=/;max-age=31536000;samesite=lax";
       window.location.reload();
     } else if (!event.target.closest("a,button") && !String(window.getSelection())) {

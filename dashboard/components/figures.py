@@ -12,6 +12,8 @@ from dash import dcc, html
 from tailtrace.analytics.queries import Series
 from tailtrace.analytics.queries.percentiles import Percentile
 from tailtrace.dashboard.components.attributes import aria
+from tailtrace.dashboard.components.attributes import data as data_of
+from tailtrace.dashboard.components.axes import base_layout, decades
 from tailtrace.dashboard.format import count, duration, iso, rate, share
 from tailtrace.dashboard.text import Text
 from tailtrace.stages import UNEXPLAINED
@@ -26,7 +28,6 @@ CONFIG: Final[Any] = {
     "doubleClick": False,
     "scrollZoom": False,
 }
-_DAY_NS: Final = 86_400_000_000_000
 _COLOURS: Final = ("var(--p50)", "var(--p95)", "var(--p99)")
 _NAMES: Final = ("P50", "P95", "P99")
 
@@ -42,6 +43,7 @@ def chart(
             dcc.Graph(
                 id={"type": "graph", "name": name}, config=CONFIG, className="tt-graph", style={"height": f"{height}px"}
             ),
+            html.Button("⊞", className="tt-plain tt-as-table", **data_of(as_table=name), **aria(label=f"⊞ {title}")),
             *extra,
         ],
         className="tt-panel is-wide" if wide else "tt-panel",
@@ -69,11 +71,15 @@ def rate_figure(text: Text, data: Series) -> dict[str, Any]:
 
 def percentile_figure(text: Text, data: Series, columns: Sequence[Sequence[Percentile]]) -> dict[str, Any]:
     """P50, P95, P99 in ms on a log axis; open circles with their interval where too few requests stand behind them."""
-    lines = [
-        _line(text, _times(data), points, name, colour)
-        for points, name, colour in zip(columns, _NAMES, _COLOURS, strict=True)
+    lines = percentile_lines(text, _times(data), columns)
+    return _figure(lines, data, {"type": "log", "tickmode": "array", **decades()})
+
+
+def percentile_lines(text: Text, times: list[str], columns: Sequence[Sequence[Percentile]]) -> list[dict[str, Any]]:
+    """P50, P95 and P99 as lines, in their colours."""
+    return [
+        _line(text, times, points, name, colour) for points, name, colour in zip(columns, _NAMES, _COLOURS, strict=True)
     ]
-    return _figure(lines, data, {"type": "log", "tickmode": "array", **_decades()})
 
 
 def percentile_key() -> Any:
@@ -85,15 +91,6 @@ def percentile_key() -> Any:
         ],
         className="tt-key",
     )
-
-
-def _decades() -> dict[str, Any]:
-    """Ticks at 1 µs, 10 µs ... 10,000 s, named in the unit that suits."""
-    powers = [10.0**power for power in range(-3, 8)]
-    return {
-        "tickvals": powers,
-        "ticktext": [duration(power * 1e6).replace(".00", "").replace(".0", "") for power in powers],
-    }
 
 
 def shares_figure(text: Text, data: Series) -> dict[str, Any]:
@@ -178,44 +175,10 @@ def _hover(text: Text, point: Percentile) -> str:
 
 
 def _figure(traces: list[dict[str, Any]], data: Series, y: dict[str, Any], *, stacked: bool = False) -> dict[str, Any]:
-    axis = {
-        "gridcolor": "var(--line)",
-        "linecolor": "var(--line)",
-        "zeroline": False,
-        "tickfont": {"size": 11, "color": "var(--muted)"},
-    }
     end = int(data.times_unix_ns[-1]) + data.step_ns
-    layout = {
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": {"family": "system-ui, sans-serif", "size": 11, "color": "var(--fg)"},
-        "margin": {"l": 52, "r": 8, "t": 6, "b": 22},
-        "showlegend": False,
-        "hovermode": "x unified",
-        "hoverlabel": {
-            "bgcolor": "var(--panel)",
-            "bordercolor": "var(--line-strong)",
-            "font": {"color": "var(--fg)", "size": 12},
-        },
-        "dragmode": "zoom",
-        "bargap": 0,
-        "xaxis": {
-            **axis,
-            "type": "date",
-            "range": [iso(data.times_unix_ns[0]), iso(end)],
-            "nticks": 7,
-            "showgrid": False,
-            "tickformat": _tick_format(int(data.times_unix_ns[0]), end, data.step_ns),
-        },
-        "yaxis": {**axis, "fixedrange": True, **y},
-        # Refreshed data keep the reader's zoom; another service or range starts anew.
-        "uirevision": f"{data.service}/{data.step_ns}",
-    }
+    # Another service or range starts anew.
+    layout = base_layout(int(data.times_unix_ns[0]), end, data.step_ns, f"{data.service}/{data.step_ns}")
+    layout["yaxis"].update(y)
     if stacked:
         layout["barmode"] = "stack"
     return {"data": traces, "layout": layout}
-
-
-def _tick_format(begin: int, end: int, step_ns: int) -> str:
-    """Clock times within a day, dates beside them beyond it, dates alone for steps of a day."""
-    return "%b %d" if step_ns >= _DAY_NS else "%b %d %H:%M" if end - begin > _DAY_NS else "%H:%M"

@@ -8,28 +8,37 @@ import dash_mantine_components as dmc
 from dash import html
 
 from tailtrace.analytics.queries import freshness
+from tailtrace.analytics.queries.window import parse_time
 from tailtrace.dashboard.address import RANGES, REFRESH, Address
 from tailtrace.dashboard.components.attributes import aria, data
 from tailtrace.dashboard.components.link import link
-from tailtrace.dashboard.format import count, moment
+from tailtrace.dashboard.format import count, moment, zone_name
 from tailtrace.dashboard.text import LANGUAGES, Text
 from tailtrace.ingest.store import Store
 
-_NAVIGATION = (("overview", "/"), ("requests", "/requests"))
+# Groups of pages in the order of use: look, ask why, be told, look after.
+_NAVIGATION = (
+    ("overview", "/"), ("requests", "/requests"), ("diagnosis", "/diagnosis"), ("compare", "/compare"),
+    ("regressions", "/regressions"), ("whatif", "/what-if"), None,
+    ("gpus", "/gpus"), ("replicas", "/replicas"), ("map", "/map"), None,
+    ("alerts", "/alerts"), ("health", "/health"), ("settings", "/settings"),
+)  # fmt: skip
 
 
 def sidebar(text: Text, address: Address, current: str) -> list[Any]:
     """Navigation and preferences; `current` is the key of the page that is shown."""
-    carried = address.only("range", "since", "until")
+    carried = address.only("range", "since", "until", "service")
     here = "requests" if current == "request" else current
     links = [
-        link(
-            text(f"nav.{key}"),
-            href=carried.href(path),
-            className="tt-nav-link" + (" is-current" if key == here else ""),
-            **aria(current="page" if key == here else None),
+        html.Hr(className="tt-nav-rule")
+        if entry is None
+        else link(
+            text(f"nav.{entry[0]}"),
+            href=carried.href(entry[1]),
+            className="tt-nav-link" + (" is-current" if entry[0] == here else ""),
+            **aria(current="page" if entry[0] == here else None),
         )
-        for key, path in _NAVIGATION
+        for entry in _NAVIGATION
     ]
     brand = [html.Img(src="/static/icon.svg", alt="", width=22, height=22), html.Span("Tailtrace")]
     return [
@@ -75,6 +84,14 @@ def range_controls(text: Text, address: Address) -> list[Any]:
             size="xs",
             **aria(label=text("range.label")),
         ),
+        dmc.Popover(
+            [
+                dmc.PopoverTarget(html.Button(text("range.choose"), className="tt-button is-small")),
+                dmc.PopoverDropdown([picker(text, "since", address.since), picker(text, "until", address.until)]),
+            ],
+            position="bottom-start",
+            withArrow=True,
+        ),
         dmc.Select(
             id={"type": "refresh", "key": "refresh"},
             data=[{"value": value, "label": text(f"refresh.{value}")} for value in REFRESH],
@@ -88,11 +105,29 @@ def range_controls(text: Text, address: Address) -> list[Any]:
     ]
 
 
+def picker(text: Text, key: str, value: str, *, inline: bool = False) -> Any:
+    """A moment in the reader's zone; the address holds it in UTC. `inline` says its name inside instead of above."""
+    return dmc.DateTimePicker(
+        id={"type": "filter", "key": key},
+        value=moment(parse_time(value)) if value else None,
+        label=None if inline else text(f"range.{key}"),
+        placeholder=text(f"range.{key}"),
+        valueFormat="YYYY-MM-DD HH:mm:ss",
+        withSeconds=True,
+        clearable=True,
+        size="xs",
+        w=150 if inline else 210,
+        debounce=600,
+        popoverProps={"withinPortal": inline},
+        **aria(label=text(f"range.{key}")),
+    )
+
+
 def freshness_words(store: Store, text: Text) -> list[Any]:
     """Up to when the picture is complete, what is missing from it, and the time zone."""
     state = freshness(store)
     if state.newest_unix_ns is None:
-        return [html.Span(text("zone"), className="tt-zone")]
+        return [_zone(text)]
     if state.complete_until_unix_ns:
         said = text("fresh.complete", time=moment(state.complete_until_unix_ns))
     else:
@@ -102,4 +137,8 @@ def freshness_words(store: Store, text: Text) -> list[Any]:
         for kind, n in (("rejected", state.rejected), ("dropped", state.dropped), ("orphaned", state.orphaned))
         if n
     ]
-    return [html.Span(said, title=text("fresh.definition")), *losses, html.Span(text("zone"), className="tt-zone")]
+    return [html.Span(said, title=text("fresh.definition")), *losses, _zone(text)]
+
+
+def _zone(text: Text) -> Any:
+    return html.Span(text("zone", zone=zone_name()), className="tt-zone")

@@ -7,7 +7,20 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tailtrace.dashboard.address import Address
-from tailtrace.dashboard.pages import missing, overview, request, requests
+from tailtrace.dashboard.pages import (
+    compare,
+    diagnosis,
+    gpus,
+    health,
+    missing,
+    overview,
+    replicas,
+    request,
+    requests,
+    service_map,
+    settings,
+    whatif,
+)
 from tailtrace.dashboard.text import Text
 from tailtrace.ingest.settings import ServerSettings
 from tailtrace.ingest.store import Store
@@ -31,7 +44,18 @@ OVERVIEW: Final = Page("overview", "/", overview.draw, True)
 REQUESTS: Final = Page("requests", "/requests", requests.draw, True, requests.controls)
 REQUEST: Final = Page("request", "/requests/", request.draw, False)
 MISSING: Final = Page("missing", "", missing.draw, False)
-NAVIGATION: Final = (OVERVIEW, REQUESTS)
+NAVIGATION: Final = (
+    OVERVIEW,
+    REQUESTS,
+    Page("diagnosis", "/diagnosis", diagnosis.draw, True, diagnosis.controls),
+    Page("compare", "/compare", compare.draw, True, compare.controls),
+    Page("whatif", "/what-if", whatif.draw, True, whatif.controls),
+    Page("gpus", "/gpus", gpus.draw, True, gpus.controls),
+    Page("replicas", "/replicas", replicas.draw, True, replicas.controls),
+    Page("map", "/map", service_map.draw, True),
+    Page("health", "/health", health.draw, False),
+    Page("settings", "/settings", settings.draw, False),
+)
 
 
 def page_for(pathname: str) -> Page:

@@ -10,6 +10,7 @@ from tailtrace.analytics.queries.request_head import RequestHead, request_head
 from tailtrace.analytics.queries.request_row import RequestRow
 from tailtrace.dashboard.address import Address
 from tailtrace.dashboard.components.attributes import aria
+from tailtrace.dashboard.components.later import later
 from tailtrace.dashboard.components.link import link
 from tailtrace.dashboard.components.marks import copyable, outcome_mark, simulated_mark
 from tailtrace.dashboard.components.stage_bar import stage_bar
@@ -49,6 +50,7 @@ def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, addr
             _entries(text, head),
             _time(text, head),
             waterfall_panel(text, head.trace_id, own.span_id),
+            later(text, "around", head.trace_id, own.span_id),
         ],
         className="tt-page",
     )
@@ -68,8 +70,14 @@ def _title(text: Text, own: RequestRow) -> Any:
             html.Span(own.error_type, className="tt-caption") if own.error_type else None,
             simulated_mark(text) if own.simulated else None,
             *[html.Span(flag, className="tt-badge", title=text("flag.hint")) for flag in own.flags],
-            html.Span(f"{moment(own.start_unix_ns)} UTC", className="tt-caption"),
+            html.Span(moment(own.start_unix_ns), className="tt-caption"),
             html.A("JSON", href=f"/api/v1/requests/{own.trace_id}", className="tt-button is-small", target="_blank"),
+            html.A(
+                "Perfetto",
+                href=f"/api/v1/requests/{own.trace_id}/chrome",
+                className="tt-button is-small",
+                title=text("request.chrome"),
+            ),
         ],
         className="tt-page-head",
     )
@@ -147,7 +155,7 @@ def _why(text: Text, head: RequestHead) -> Any:
     return html.Div(
         [
             html.H3(text("request.why")),
-            html.P(text("request.no_verdict"), className="tt-muted", id="verdict"),
+            later(text, "verdict", head.trace_id, head.requests[0].span_id),
             _hint(text, head),
             html.H3(text("request.conditions")) if conditions else None,
             html.Dl(conditions, className="tt-conditions"),

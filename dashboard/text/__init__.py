@@ -9,8 +9,11 @@ from typing import Any, Final
 
 import orjson
 
+from tailtrace.causes import CAUSES
+
 LANGUAGES: Final[Mapping[str, str]] = {"en": "English", "zh": "简体中文"}
 COOKIE: Final = "tailtrace_language"
+_CAUSES: Final = {cause.code: cause for cause in CAUSES}
 
 
 class Text:
@@ -31,6 +34,19 @@ class Text:
     def meaning(self, name: str) -> str:
         """What a stage means, for hover."""
         return self._words.get(f"meaning.{name}", "")
+
+    def cause(self, code: str) -> str:
+        """What a cause is called; its code where it is a new one."""
+        known = _CAUSES.get(code)
+        return code if known is None else known.zh if self.language == "zh" else known.en
+
+    def step(self, name: str) -> str:
+        """A step of the diagnosis: English is its own name."""
+        return self._words.get(f"step.name.{name}", name)
+
+    def or_else(self, key: str, fallback: str) -> str:
+        """The words of a key that data name, which may be newer than the catalogue."""
+        return self._words.get(key, fallback)
 
     def outcome(self, name: str) -> str:
         return self._words.get(f"outcome.{name}", name)
