@@ -22,7 +22,7 @@ def open_store(settings: ServerSettings) -> Store:
 
         store = EmbeddedStore(settings.data, settings.memory_bytes)
     try:
-        migrate(store)
+        migrate(store, shared=bool(settings.clickhouse_url))
     except BaseException:
         store.close()
         raise

@@ -5,12 +5,14 @@ repeated, so a migration that was cut short resumes by running its file again.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from tailtrace.errors import SchemaTooNew, StoreError
 from tailtrace.ingest.store.landing import SCHEMA_FOLDER
+from tailtrace.ingest.store.migration_lock import migration_lock
 from tailtrace.ingest.store.protocol import Store
 
 _FILE = re.compile(r"(\d{4})_(\w+)\.sql\Z")
@@ -56,14 +58,38 @@ def ddl(folder: Path = SCHEMA_FOLDER) -> str:
 
 
 def migrate(
-    store: Store, folder: Path = SCHEMA_FOLDER, progress: Callable[[Migration], None] | None = None
+    store: Store,
+    folder: Path = SCHEMA_FOLDER,
+    progress: Callable[[Migration], None] | None = None,
+    *,
+    shared: bool = False,
 ) -> list[int]:
     """Bring the store's database to this release's schema; returns the versions that were applied now.
 
-    Raises SchemaTooNew when the database holds a version that this release does not know.
+    `shared`: other processes may do the same at this moment. Raises SchemaTooNew when the database holds a version that
+    this release does not know.
     """
     known = migrations(folder)
     store.command(_VERSION_TABLE)
+    if not _pending(store, known):
+        return []
+    with migration_lock(store) if shared else nullcontext(lambda: None) as still_alive:
+        applied = []
+        for migration in _pending(store, known):
+            for statement in migration.statements():
+                store.command(statement)
+                still_alive()
+            store.command(
+                "INSERT INTO schema_version (Version, Name) SELECT {version:UInt32}, {name:String}",
+                {"version": migration.version, "name": migration.name},
+            )
+            applied.append(migration.version)
+            if progress is not None:
+                progress(migration)
+    return applied
+
+
+def _pending(store: Store, known: Sequence[Migration]) -> list[Migration]:
     done = {int(row["Version"]) for row in store.query("SELECT DISTINCT Version FROM schema_version", role="jobs")}
     newest = max((m.version for m in known), default=0)
     if done and max(done) > newest:
@@ -71,15 +97,4 @@ def migrate(
             f"the data has schema version {max(done)}, this release knows up to {newest}: "
             "it was written by a newer release; upgrade, or point --data at another directory"
         )
-    applied = []
-    for migration in known:
-        if migration.version in done:
-            continue
-        for statement in migration.statements():
-            store.command(statement)
-        store.command(
-            "INSERT INTO schema_version (Version, Name) SELECT {version:UInt32}, {name:String}",
-            {"version": migration.version, "name": migration.name},
-        )
-        applied.append(migration.version)
-    return applied
+    return [migration for migration in known if migration.version not in done]

@@ -11,11 +11,11 @@ from tailtrace.ingest.clickhouse_http import create_clickhouse_app
 from tailtrace.ingest.store.embedded import EmbeddedStore
 
 
-def main(directory: str, token: str) -> None:
-    """Serve on a free port of 127.0.0.1, which is the first line on stdout."""
+def main(directory: str, token: str, port: str = "0") -> None:
+    """Serve on a port of 127.0.0.1, a free one unless given; it is the first line on stdout."""
     os.chdir(directory)  # the engine writes schemas that come as text below the working directory
     store = EmbeddedStore(Path(directory) / "data", memory_bytes=1_000_000_000)
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = socket.create_server(("127.0.0.1", int(port)))
     print(listener.getsockname()[1], flush=True)
     app = create_clickhouse_app(store, (lambda given: given == token) if token else None, writable=True)
     uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listener])
