@@ -13,7 +13,7 @@ import numpy as np
 
 from tailtrace import stages
 from tailtrace.analytics.attribution.jit import kernel
-from tailtrace.analytics.attribution.layer import RANK, resolve
+from tailtrace.analytics.attribution.layer import DERIVED_RANK, RANK, resolve
 from tailtrace.analytics.attribution.sweep import sweep
 from tailtrace.analytics.attribution.tree import CLIENT, Forest
 
@@ -63,7 +63,7 @@ class Attribution(NamedTuple):
     """By entry (length m, or m x COLUMNS): `total` and `first` in ns, the latter over [start, first token].
 
     executor: the span that ran prefill or forward on the path, or -1. call: the engine span that ends last, or -1, with
-    `calls` how many distinct requests it made of engines. derived: bits of GENERATION_ORDER that came from attributes.
+    `calls` how many distinct requests it made of engines. derived: bits of DERIVED_ORDER that came from attributes.
     Path items of entry e are path_*[first_path[e]: first_path[e + 1]]; path_span is -1 where names were folded.
     """
 
@@ -157,7 +157,7 @@ def _attribute(entries: Any, ttfts: Any, spans: Spans, forest: Forest, want: Any
     executor = np.full(m, -1, np.int64)
     call = np.full(m, -1, np.int64)
     calls = np.zeros(m, np.int64)
-    derived_bits = np.zeros(m, np.uint16)
+    derived_bits = np.zeros(m, np.int64)
     first_path = np.zeros(m + 1, np.int64)
     path_span = np.empty(8 * m + 2 * MAX_PATH, np.int64)
     path_stage = np.empty(8 * m + 2 * MAX_PATH, np.int8)
@@ -200,7 +200,7 @@ def _attribute(entries: Any, ttfts: Any, spans: Spans, forest: Forest, want: Any
         lo, hi = starts[entry], ends[entry]
         span_count[e] = forest.size[entry]
         items = 0
-        measured = 0
+        measured = np.int64(0)
         has_derived = spans.first_derived[entry + 1] > spans.first_derived[entry]
         at = forest.place[entry]
         stop = at + forest.size[entry]
@@ -232,8 +232,9 @@ def _attribute(entries: Any, ttfts: Any, spans: Spans, forest: Forest, want: Any
             if spans.first_derived[i + 1] > spans.first_derived[i]:
                 has_derived = True
             stage = spans.stages[i]
+            if stage >= 0 and DERIVED_RANK[stage] >= 0:
+                measured |= np.int64(1) << np.int64(DERIVED_RANK[stage])
             if stage >= 0 and RANK[stage] >= 0:
-                measured |= 1 << RANK[stage]
                 a, b = max(starts[i], lo), min(ends[i], hi)
                 if a < b:
                     if items == len(i_rank):
@@ -254,12 +255,12 @@ def _attribute(entries: Any, ttfts: Any, spans: Spans, forest: Forest, want: Any
                 for d in range(spans.first_derived[i], spans.first_derived[i + 1]):
                     stage = spans.derived_stage[d]
                     a, b = max(spans.derived_start[d], lo), min(spans.derived_end[d], hi)
-                    if a < b and not (measured >> RANK[stage]) & 1:
+                    if a < b and not (measured >> np.int64(DERIVED_RANK[stage])) & 1:
                         if items == len(i_rank):
                             i_rank, i_start, i_end = _grown(i_rank, 0), _grown(i_start, 0), _grown(i_end, 0)
                             i_id, i_span, i_stage = _grown(i_id, 0), _grown(i_span, 0), _grown(i_stage, 0)
                             i_derived = _grown(i_derived, 0)
-                        i_rank[items], i_start[items], i_end[items] = RANK[stage], a, b
+                        i_rank[items], i_start[items], i_end[items] = DERIVED_RANK[stage], a, b
                         i_id[items], i_span[items], i_stage[items], i_derived[items] = ids[i], i, stage, True
                         items += 1
         if 2 * items + 1 > len(t_start):
@@ -307,7 +308,7 @@ def _attribute(entries: Any, ttfts: Any, spans: Spans, forest: Forest, want: Any
             if executor[e] < 0 and stage in (_PREFILL, _FORWARD):
                 executor[e] = span
             if o_derived[k]:
-                derived_bits[e] |= np.uint16(1 << RANK[stage])
+                derived_bits[e] |= np.int64(1) << np.int64(DERIVED_RANK[stage])
             found = -1
             for j in range(head, filled):
                 other = path_span[j]

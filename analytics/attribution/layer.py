@@ -14,6 +14,15 @@ from tailtrace.analytics.attribution.order import argsort_layer
 RANK: Final = np.array(
     [stages.GENERATION_ORDER.index(name) if name in stages.GENERATION_ORDER else -1 for name in stages.NAMES], np.int8
 )
+# Stages that an engine's attributes or events tell. Those outside the generation layer come after it: they have the
+# instants that no generation stage has.
+DERIVED_ORDER: Final[tuple[str, ...]] = (
+    *stages.GENERATION_ORDER,
+    *(stage.name for stage in stages.REQUEST_STAGES if stage.name not in stages.GENERATION_ORDER),
+)
+DERIVED_RANK: Final = np.array(
+    [DERIVED_ORDER.index(name) if name in DERIVED_ORDER else -1 for name in stages.NAMES], np.int8
+)
 
 
 @kernel

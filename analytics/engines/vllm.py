@@ -1,4 +1,10 @@
-"""vLLM 0.10.2 and later (V1): one `llm_request` span per sample, and spans of its start-up from 0.16 on.
+"""vLLM: one `llm_request` span per sample (V0 up to 0.10, V1 from 0.10.2 on), and spans of its start-up from 0.16 on.
+
+| version | what the span tells |
+|---|---|
+| V0, up to 0.10 | time in queue counted from arrival, time to first token, e2e; no prefill, no decode |
+| V1, 0.10.2 on | time in queue, in prefill, in decode of the engine core; time to first token, e2e of the front end |
+| with the child spans of pull request 44402 | `vllm_queue`, `vllm_prefill`, ... are measured; nothing is derived |
 
 The span runs from the request's arrival at the renderer to the processing of its last output. Its stage times are
 differences of the engine core's monotonic clock, in seconds; they are placed by the front end's time to first token.
@@ -13,6 +19,13 @@ import numpy as np
 
 from tailtrace.analytics.engines.engine import Engine, Floats, Int64s, Interval, Mask, Reading, RequestSpans
 
+# Child spans that a pull request proposes; `vllm_step_execution` is a step of the whole batch, no stage of a request.
+_CHILDREN: Final = {
+    "vllm_queue": "queue",
+    "vllm_async_kv_transfer": "kv_transfer",
+    "vllm_prefill": "prefill",
+    "vllm_decode": "decode",
+}
 _STARTUP: Final = {
     "Download weights - HF": "weights_download",
     "Load weights": "model_load",
@@ -70,10 +83,18 @@ def read(spans: RequestSpans) -> Reading:
     for values in seconds.values():
         negative |= values < 0
     clipped = placed & ((starts + ttft > ends) | (first + decode > ends) | (first - prefill - queue < starts))
+    # V0 states no prefill; its queue begins at arrival, its last token is the end that it states.
+    old = placed & has_queue & ~has_prefill & ~has_decode
+    if old.any():
+        e2e, has_e2e = _ns(spans.number("gen_ai.latency.e2e"))
+        queued, scheduled = np.where(old, starts, queued), np.where(old, np.minimum(starts + queue, first), scheduled)
+        last = np.where(old & has_e2e, np.clip(starts + e2e, first, ends), last)
+        has_decode = has_decode | (old & has_e2e)
+        clipped &= ~old
     return Reading(
         intervals=(
-            Interval("queue", queued, scheduled, placed & has_queue & has_prefill),
-            Interval("prefill", scheduled, first, placed & has_prefill),
+            Interval("queue", queued, scheduled, placed & has_queue & (has_prefill | old)),
+            Interval("prefill", scheduled, first, placed & (has_prefill | old)),
             Interval("decode", first, last, placed & has_decode),
         ),
         ttft_ns=np.where(placed & (seconds["ttft"] > 0), first - starts, -1),
@@ -83,5 +104,9 @@ def read(spans: RequestSpans) -> Reading:
 
 
 VLLM: Final = Engine(
-    name="vllm", scope="vllm", span_stages=_STARTUP, request_spans=frozenset({"llm_request"}), read=read
+    name="vllm",
+    scope="vllm",
+    span_stages={**_STARTUP, **_CHILDREN},
+    is_request=lambda name: name == "llm_request",
+    read=read,
 )

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from tailtrace.analytics.engines import notes
 from tailtrace.ingest.store import Store
 
 # An insert shows its rows only when it is done. None takes longer than this: later blocks hold no older receive times.
@@ -39,7 +40,7 @@ SELECT TraceId, toUnixTimestamp64Nano(min(Start)) AS start, toUnixTimestamp64Nan
 FROM otel_traces_trace_id_ts WHERE TraceId IN {traces:Array(String)} GROUP BY TraceId
 """
 
-_TRACES: Final = """
+_TRACES: Final = f"""
 SELECT toFixedString(substring(unhex(t.TraceId), 1, 16), 16) AS TraceId,
   reinterpretAsUInt64(reverse(unhex(t.SpanId))) AS SpanId,
   reinterpretAsUInt64(reverse(unhex(t.ParentSpanId))) AS ParentSpanId,
@@ -49,14 +50,16 @@ SELECT toFixedString(substring(unhex(t.TraceId), 1, 16), 16) AS TraceId,
   toLowCardinality(if(t.Stage = 'custom', t.SpanAttributes['tailtrace.stage_name'], '')) AS StageName,
   NOT (t.Stage != '' AND t.SpanAttributes['tailtrace.blocking'] = 'false') AS Blocking,
   cityHash64(mapKeys(t.ResourceAttributes), mapValues(t.ResourceAttributes)) AS Resource,
-  true AS HasAttributes, t.SpanAttributes AS Attributes,
+  true AS HasAttributes,
+  if(empty({notes.sql("t")} AS Notes), SpanAttributes,
+    mapConcat(SpanAttributes, CAST(Notes, 'Map(LowCardinality(String), String)'))) AS Attributes,
   toUnixTimestamp64Milli(t.ReceivedAt) AS ReceivedMs, toInt64(0) AS Block
 FROM otel_traces AS t
-WHERE t.TraceId IN {traces:Array(String)}
-  AND t.Timestamp >= fromUnixTimestamp64Nano({start:Int64}, 'UTC')
-  AND t.Timestamp <= fromUnixTimestamp64Nano({end:Int64}, 'UTC')
+WHERE t.TraceId IN {{traces:Array(String)}}
+  AND t.Timestamp >= fromUnixTimestamp64Nano({{start:Int64}}, 'UTC')
+  AND t.Timestamp <= fromUnixTimestamp64Nano({{end:Int64}}, 'UTC')
 ORDER BY t.TraceId, t.Timestamp
-LIMIT {limit:UInt32} BY t.TraceId
+LIMIT {{limit:UInt32}} BY t.TraceId
 """
 
 _RESOURCES: Final = (

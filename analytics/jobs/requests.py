@@ -154,15 +154,20 @@ class _Worker:
         return JobReport(plain.num_rows, int(decision.judge.sum()), written.num_rows, len(reread))
 
     def _judged(self, store: Store, table: pa.Table) -> list[pa.Table]:
-        """Rows of whole traces from the inbox; a trace with an entry span whose attributes it lacks is read in full."""
+        """Rows of whole traces from the inbox; a trace is read in full where it lacks attributes of an entry span or
+        of an engine's request."""
         result, rows = self._rows(store, table)
-        lacking = ~result.batch.has_attributes[result.entries]
-        if not lacking.any():
+        batch = result.batch
+        lacking = np.union1d(
+            result.entries[~batch.has_attributes[result.entries]],
+            result.calls.at[~batch.has_attributes[result.calls.at]],
+        )
+        if not len(lacking):
             return [rows]
-        trace = np.searchsorted(result.batch.offsets, result.entries, side="right") - 1
-        poor = np.unique(trace[lacking])
+        trace = np.searchsorted(batch.offsets, result.entries, side="right") - 1
+        poor = np.unique(np.searchsorted(batch.offsets, lacking, side="right") - 1)
         keep = ~np.isin(trace, poor)
-        hexes = columns.hex_text(result.batch.traces[poor]).to_pylist()
+        hexes = columns.hex_text(batch.traces[poor]).to_pylist()
         out = [rows.filter(pa.array(keep))]
         for start in range(0, len(hexes), inbox.MAX_TRACES_A_READ):
             out += self._reread(store, hexes[start : start + inbox.MAX_TRACES_A_READ])

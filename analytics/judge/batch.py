@@ -13,6 +13,7 @@ import pyarrow as pa
 from tailtrace import stages
 from tailtrace.analytics.attribution.tree import CLIENT, CONSUMER, PRODUCER, SERVER
 from tailtrace.analytics.engines import ENGINES
+from tailtrace.analytics.engines.notes import notes
 from tailtrace.analytics.judge.attributes import Attributes
 from tailtrace.analytics.trace import Span
 
@@ -83,14 +84,54 @@ def _stages(stage: Any, names: tuple[Any, pa.Array], scopes: tuple[Any, pa.Array
     engine = _by_text(
         scope_codes, scope_texts, lambda t: next((k for k, e in enumerate(ENGINES) if e.owns(t)), -1), np.int8
     )
+    engine = _shared(engine, names, scopes)
     calls = np.zeros(len(found), np.bool_)
     for k in np.unique(engine[engine >= 0]):
         owner = ENGINES[k]
         mine = engine == k
         known = _by_text(name_codes, name_texts, lambda t: stages.INDEX.get(owner.stage_of(t), -1), np.int8)  # noqa: B023
         found = np.where(mine & (found < 0), known, found)
-        calls |= mine & _by_text(name_codes, name_texts, lambda t: t in owner.request_spans, np.bool_)  # noqa: B023
+        calls |= mine & _by_text(name_codes, name_texts, lambda t: owner.is_request(t), np.bool_)  # noqa: B023
     return found, engine, calls
+
+
+def _shared(engine: Any, names: tuple[Any, pa.Array], scopes: tuple[Any, pa.Array]) -> Any:
+    """Engines without a scope of their own, by scope and name; nothing is done where no scope comes into question."""
+    scope_codes, scope_texts = scopes
+    name_codes, name_texts = names
+    free = [not (t == "tailtrace" or any(e.owns(t) for e in ENGINES)) for t in scope_texts.to_pylist()]
+    if not any(free):
+        return engine
+    known_names = name_texts.to_pylist()
+    for k, owner in enumerate(ENGINES):
+        scope_may = np.array(
+            [ok and owner.may_share(t) for ok, t in zip(free, scope_texts.to_pylist(), strict=True)], np.bool_
+        )
+        name_may = np.array([owner.shared_names(t) for t in known_names] or [False], np.bool_)
+        if scope_may.any() and name_may.any():
+            engine = np.where((engine < 0) & scope_may[scope_codes] & name_may[name_codes], np.int8(k), engine)
+    return engine
+
+
+def _frames(names: tuple[Any, pa.Array], engine: Any) -> Any:
+    """Which spans only group what one thread did."""
+    codes, texts = names
+    found = np.zeros(len(engine), np.bool_)
+    for k in np.unique(engine[engine >= 0]):
+        is_frame = ENGINES[k].is_frame
+        if is_frame is not None:
+            found |= (engine == k) & _by_text(codes, texts, is_frame, np.bool_)
+    return found
+
+
+def _unframed(ids: Any, parents: Any, frames: Any, trace: Any) -> Any:
+    """Parents, but of spans below a frame the frame's own."""
+    at = np.flatnonzero(frames)
+    at = at[np.argsort(ids[at], kind="stable")]
+    place = np.minimum(np.searchsorted(ids[at], parents), len(at) - 1)
+    frame = at[place]
+    inside = (ids[frame] == parents) & (trace[frame] == trace)
+    return np.where(inside, parents[frame], parents)
 
 
 def from_inbox(table: pa.Table) -> Batch:
@@ -123,12 +164,17 @@ def from_inbox(table: pa.Table) -> Batch:
     statuses, status_texts = _codes(table["Status"])
     stage, engine, calls = _stages(table["Stage"], plain_names, _codes(table["Scope"]))
     names, name_texts = _with_stage_names(plain_names, _codes(table["StageName"]), stage)
+    frames = _frames(plain_names, engine)
+    ids, parents = column("SpanId").astype(np.uint64), column("ParentSpanId").astype(np.uint64)
+    if frames.any():
+        frames = frames[order]
+        parents = _unframed(ids, parents, frames, np.cumsum(new))
     return Batch(
         offsets=offsets,
         traces=trace[order][offsets[:-1]],
         row=order,
-        ids=column("SpanId").astype(np.uint64),
-        parents=column("ParentSpanId").astype(np.uint64),
+        ids=ids,
+        parents=parents,
         starts=starts,
         ends=ends,
         faults=faults,
@@ -141,7 +187,7 @@ def from_inbox(table: pa.Table) -> Batch:
         stages=stage[order],
         engines=engine[order],
         calls=calls[order],
-        asynchronous=~column("Blocking").astype(np.bool_),
+        asynchronous=~column("Blocking").astype(np.bool_) | frames,
         resources=column("Resource").astype(np.uint64),
         has_attributes=column("HasAttributes").astype(np.bool_),
         attributes=Attributes(table["Attributes"].combine_chunks()),
@@ -216,7 +262,7 @@ def inbox_table(spans: Sequence[Span]) -> tuple[pa.Table, Resources]:
             "Resource": pa.array(named, pa.uint64()),
             "HasAttributes": pa.array([True] * len(spans), pa.bool_()),
             "Attributes": pa.array(
-                [list(span.attributes.items()) for span in spans], pa.map_(pa.string(), pa.string())
+                [[*span.attributes.items(), *notes(span).items()] for span in spans], pa.map_(pa.string(), pa.string())
             ),
         }
     )

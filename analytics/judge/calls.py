@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailtrace import stages
+from tailtrace.analytics.attribution.tree import Forest
 from tailtrace.analytics.engines import ENGINES
-from tailtrace.analytics.engines.engine import Floats, Int64s
-from tailtrace.analytics.judge.attributes import Attributes
+from tailtrace.analytics.engines.engine import Int64s, Interval
 from tailtrace.analytics.judge.batch import Batch
+from tailtrace.analytics.judge.span_group import RequestGroup
 from tailtrace.analytics.judge.stratum import mix, text_hash
 
 MAX_TOKENS = (1 << 32) - 1
@@ -25,7 +26,9 @@ class Calls:
     from the call's own start.
 
     at: the span. group: samples of one request share it. of_span: position of a span's call or -1 (by span).
-    superseded: samples other than the one that ends last (by span). Derived intervals as `attribute.Spans` wants them.
+    superseded: samples other than the one that ends last (by span). outer: another engine's request lies below it (a
+    front end's span over its workers'). outcomes: positions in OUTCOMES. Derived intervals as `attribute.Spans` wants
+    them.
     """
 
     at: Any
@@ -33,6 +36,8 @@ class Calls:
     samples: Any
     of_span: Any
     superseded: Any
+    outer: Any
+    outcomes: Any
     ttft: Int64s
     last_token: Int64s
     input_tokens: Int64s
@@ -48,42 +53,33 @@ class Calls:
     derived_end: Any
 
 
-class _View:
-    """Some spans of a batch, as a normaliser sees them."""
-
-    def __init__(self, batch: Batch, at: Any) -> None:
-        self.starts: Int64s = batch.starts[at]
-        self.ends: Int64s = batch.ends[at]
-        self._attributes: Attributes = batch.attributes.of(batch.row[at])
-
-    def number(self, key: str) -> Floats:
-        return self._attributes.number(key)
-
-
-def read_calls(batch: Batch, kept: Any) -> Calls:
+def read_calls(batch: Batch, forest: Forest) -> Calls:
     """The engine requests among the kept spans of a batch."""
     n = len(batch)
-    at = np.flatnonzero(batch.calls & kept)
+    at = np.flatnonzero(batch.calls & forest.kept)
     count = len(at)
     ttft, last = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
+    outcomes = np.full(count, -1, np.int8)
     flags: dict[str, Any] = {}
     owner, stage, start, end = [], [], [], []
     for k in np.unique(batch.engines[at]):
         mine = np.flatnonzero(batch.engines[at] == k)
-        reading = ENGINES[k].read(_View(batch, at[mine]))
+        reading = ENGINES[k].read(RequestGroup(batch, forest, at[mine], int(k)))
         ttft[mine], last[mine] = reading.ttft_ns, reading.last_token_ns
+        if reading.outcomes is not None:
+            outcomes[mine] = reading.outcomes
         for name, mask in reading.flags.items():
             flags.setdefault(name, np.zeros(count, np.bool_))[mine] = mask
         for interval in reading.intervals:
-            known = interval.known
-            owner.append(at[mine][known])
-            stage.append(np.full(int(known.sum()), stages.INDEX[interval.stage], np.int8))
+            known, of = _owned(interval, at[mine])
+            owner.append(of)
+            stage.append(np.full(len(of), stages.INDEX[interval.stage], np.int8))
             start.append(interval.starts[known])
             end.append(interval.ends[known])
     attributes = batch.attributes.of(batch.row[at])
     request_id = attributes.text("gen_ai.request.id")
     group, samples, superseded = _samples(batch, at, request_id)
-    own_output = attributes.count("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", limit=MAX_TOKENS)
+    own_output = attributes.count(*OUTPUT_KEYS, "output_tokens", limit=MAX_TOKENS)
     of_span = np.full(n, -1, np.int64)
     of_span[at] = np.arange(count)
     return Calls(
@@ -92,9 +88,11 @@ def read_calls(batch: Batch, kept: Any) -> Calls:
         samples=samples,
         of_span=of_span,
         superseded=superseded,
+        outer=_outer(forest, at),
+        outcomes=outcomes,
         ttft=ttft,
         last_token=last,
-        input_tokens=attributes.count("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", limit=MAX_TOKENS),
+        input_tokens=attributes.count(*INPUT_KEYS, "input_tokens", limit=MAX_TOKENS),
         output_tokens=own_output,
         cached_tokens=attributes.count(*CACHED_KEYS, limit=MAX_TOKENS),
         output_of_all=_total(group, own_output),
@@ -105,6 +103,23 @@ def read_calls(batch: Batch, kept: Any) -> Calls:
     )
 
 
+def _owned(interval: Interval, at: Any) -> tuple[Any, Any]:
+    """Which of the interval's entries are known, and the spans that those belong to."""
+    known = interval.known
+    return known, (at if interval.owner is None else at[interval.owner])[known]
+
+
+def _outer(forest: Forest, at: Any) -> Any:
+    """Which calls have another call below them."""
+    place = forest.place[at]
+    sorted_places = np.sort(place)
+    after = np.searchsorted(sorted_places, place, side="right")
+    following = sorted_places[np.minimum(after, len(at) - 1)] if len(at) else place
+    return (after < len(at)) & (following < place + forest.size[at])
+
+
+INPUT_KEYS = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens")
+OUTPUT_KEYS = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens")
 CACHED_KEYS = (
     "gen_ai.usage.cache_read.input_tokens",
     "gen_ai.usage.cache_read_input_tokens",

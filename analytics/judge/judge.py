@@ -51,11 +51,11 @@ def judge_batch(batch: Batch, resources: Resources, arrivals: Arrivals | None = 
         ties,
         max(len(batch.service_texts), 1),
     )
-    calls = read_calls(batch, forest.kept)
+    calls = read_calls(batch, forest)
     entries = np.flatnonzero(forest.entry & ~calls.superseded)
     tokens = first_tokens(batch, calls, entries)
     group = np.full(len(batch), -1, np.int64)
-    group[calls.at] = calls.group
+    group[calls.at] = np.where(calls.outer, -1, calls.group)
     spans = Spans(
         batch.ids,
         batch.starts,

@@ -13,17 +13,20 @@ import pyarrow.compute as pc
 from tailtrace import stages
 from tailtrace.analytics.attribution import attribute as kernel
 from tailtrace.analytics.attribution.attribute import Attribution
+from tailtrace.analytics.attribution.layer import DERIVED_ORDER
 from tailtrace.analytics.attribution.tree import ABSENT, CONSUMER, CYCLE, MISSING, Forest
 from tailtrace.analytics.engines import ENGINES
+from tailtrace.analytics.engines.engine import OUTCOMES
+from tailtrace.analytics.engines.notes import LINK
 from tailtrace.analytics.judge import columns, stratum
 from tailtrace.analytics.judge.batch import Batch
-from tailtrace.analytics.judge.calls import CACHED_KEYS, MAX_TOKENS, Calls
+from tailtrace.analytics.judge.calls import CACHED_KEYS, INPUT_KEYS, MAX_TOKENS, OUTPUT_KEYS, Calls
 from tailtrace.analytics.judge.processes import NUMBERS, TEXTS, Processes
 
 _NAMES: Final = pa.array([*stages.NAMES, stages.UNEXPLAINED])
 _STARTUP: Final = np.array([stages.INDEX[stage.name] for stage in stages.STARTUP_STAGES])
 _REQUEST: Final = np.array([stages.INDEX[stage.name] for stage in stages.REQUEST_STAGES])
-_OUTCOMES: Final = ("ok", "error", "cancelled", "timeout", "rejected")
+_CALL_MODELS: Final = ("gen_ai.request.model", "gen_ai.response.model", "model", "triton.model_name")
 _STATUS_OUTCOMES: Final = {408: "timeout", 429: "rejected", 499: "cancelled", 503: "rejected", 504: "timeout"}
 
 # Arrivals per minute by service, model and start; NaN where not known.
@@ -78,19 +81,16 @@ def request_rows(
     attributes = batch.attributes.of(batch.row[entries])
     text, count = attributes.text, attributes.count
     starts, ends = batch.starts[entries], batch.ends[entries]
-    call = np.where(found.calls == 1, calls.of_span[found.call], -1)
+    own_call = calls.of_span[entries]
+    call = np.where(own_call >= 0, own_call, np.where(found.calls == 1, calls.of_span[found.call], -1))
     called = call >= 0
 
     def from_call(own: Any, theirs: Any) -> Any:
         return np.where((own < 0) & called, theirs[call], own) if len(calls.at) else own
 
-    output = from_call(
-        count("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", limit=MAX_TOKENS), calls.output_of_all
-    )
+    output = from_call(count(*OUTPUT_KEYS, limit=MAX_TOKENS), calls.output_of_all)
     own_output = np.where(calls.of_span[entries] >= 0, from_call(np.full(m, -1), calls.output_tokens), output)
-    input_tokens = from_call(
-        count("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", limit=MAX_TOKENS), calls.input_tokens
-    )
+    input_tokens = from_call(count(*INPUT_KEYS, limit=MAX_TOKENS), calls.input_tokens)
     if len(calls.at):
         is_call = calls.of_span[entries] >= 0
         output = np.where(is_call, calls.output_of_all[calls.of_span[entries]], output)
@@ -107,12 +107,12 @@ def request_rows(
 
     request_marked = attributes.equals("tailtrace.request", "true")
     startup = found.total[:, _STARTUP].sum(axis=1) > 0
-    job = (batch.kinds[entries] == CONSUMER) & ~request_marked
+    # An engine's own trace that names the requests it worked for (a batch, work after the answer) is no request.
+    caused = (batch.parents[entries] == 0) & (batch.engines[entries] >= 0) & attributes.has(LINK)
+    job = ((batch.kinds[entries] == CONSUMER) | caused) & ~request_marked
     kind = columns.coded(np.where(startup, 1, np.where(job, 2, 0)), pa.array(["request", "startup", "job"]))
     service = columns.coded(batch.services[entries], batch.service_texts)
-    engine_model = _of_calls(
-        calls, call, text_of_calls(batch, calls, "gen_ai.request.model", "gen_ai.response.model"), m
-    )
+    engine_model = _of_calls(calls, call, text_of_calls(batch, calls, *_CALL_MODELS), m)
     model = columns.first_text(
         text("gen_ai.request.model", "gen_ai.response.model"), engine_model, processes.text(TEXTS["Model"])
     )
@@ -152,7 +152,7 @@ def request_rows(
         "TtftAnswerNs": columns.nullable(count("tailtrace.ttft_answer_ns"), pa.uint64()),
         "LastTokenNs": columns.nullable(tokens.last_token, pa.uint64()),
         "TpotNs": columns.nullable(tpot, pa.uint64()),
-        "Outcome": _outcomes(attributes, batch.errors[entries]),
+        "Outcome": _outcomes(attributes, batch.errors[entries], calls, own_call),
         "ErrorType": text("error.type"),
         "Streaming": streaming,
         "InputTokens": columns.nullable(input_tokens, pa.uint32()),
@@ -216,15 +216,17 @@ def _engine_names(batch: Batch, calls: Calls, call: Any) -> pa.Array:
     return names.take(pa.array(np.where(call >= 0, batch.engines[calls.at[call]], len(ENGINES))))
 
 
-def _outcomes(attributes: Any, errors: Any) -> pa.Array:
-    """The outcome that the span states, else what its HTTP status and span status mean."""
+def _outcomes(attributes: Any, errors: Any, calls: Calls, own_call: Any) -> pa.Array:
+    """The outcome that the span states, else its engine's word, else what its HTTP status and span status mean."""
     stated = attributes.text("tailtrace.outcome")
-    code = pc.index_in(stated, pa.array(_OUTCOMES)).fill_null(-1).to_numpy(zero_copy_only=False)
+    code = pc.index_in(stated, pa.array(OUTCOMES)).fill_null(-1).to_numpy(zero_copy_only=False)
+    if len(calls.at):
+        code = np.where((code < 0) & (own_call >= 0), calls.outcomes[own_call], code)
     status = attributes.count("http.response.status_code", "http.status_code", limit=999)
     implied = np.where(errors | (status >= 500), 1, 0)
     for number, outcome in _STATUS_OUTCOMES.items():
-        implied = np.where(status == number, _OUTCOMES.index(outcome), implied)
-    return columns.coded(np.where(code >= 0, code, implied), pa.array(_OUTCOMES))
+        implied = np.where(status == number, OUTCOMES.index(outcome), implied)
+    return columns.coded(np.where(code >= 0, code, implied), pa.array(OUTCOMES))
 
 
 def _flags(
@@ -258,7 +260,7 @@ def _flags(
 
 
 def _derived_stages(found: Attribution) -> pa.Array:
-    masks = [(name, (found.derived >> k) & 1 > 0) for k, name in enumerate(stages.GENERATION_ORDER)]
+    masks = [(name, (found.derived >> k) & 1 > 0) for k, name in enumerate(DERIVED_ORDER)]
     return columns.lists_of([(name, mask) for name, mask in masks if mask.any()], len(found.derived))
 
 
