@@ -16,6 +16,7 @@ from tailtrace.version import VERSION
 _SKEW_S: Final = 5.0
 """Less is not told: the header has whole seconds."""
 _FIND_S: Final = 30.0
+_LAG_S: Final = 120.0
 _SERVICE: Final = "tailtrace-doctor"
 
 
@@ -42,6 +43,7 @@ def checks(url: str, endpoint: str, token: str) -> Iterator[Callable[[], Finding
     yield lambda: _same_version(health)
     yield lambda: _clock(health)
     yield lambda: _ready(api)
+    yield lambda: _own_figures(api)
     yield lambda: _span_there_and_back(api, endpoint, token)
 
 
@@ -73,6 +75,27 @@ def _ready(api: ApiClient) -> Finding:
         f"/readyz answered {response.status_code}: {response.text[:300]}",
         "see the server's log and free disk",
     )
+
+
+def _own_figures(api: ApiClient) -> Finding:
+    """What the server says of itself in /metrics: what waits, how far the jobs are, what was put aside."""
+    response = api.raw("/metrics")
+    if not response.is_success:
+        return Finding("figures", True, f"absent: /metrics answered {response.status_code}")
+    figures: dict[str, float] = {}
+    for line in response.text.splitlines():
+        name, _, value = line.rpartition(" ")
+        if not line.startswith("#"):
+            figures[name] = float(value)
+    lag = figures.get('tailtrace_job_lag_seconds{job="requests"}', 0.0)
+    waiting = figures.get("tailtrace_pipeline_journal_bytes", 0.0) / 1e6
+    refused = int(figures.get("tailtrace_pipeline_refused_bodies_total", 0))
+    told = f"{waiting:.1f} MB wait in the journal, jobs are {lag:.0f} s behind, {refused} bodies put aside"
+    if lag > _LAG_S:
+        return Finding("figures", False, told, "the jobs do not keep up or stand still: see the worker's log")
+    if refused:
+        return Finding("figures", False, told, "the store refused what the door took: see refused/ in the journal")
+    return Finding("figures", True, told)
 
 
 def _span_there_and_back(api: ApiClient, endpoint: str, token: str) -> Finding:

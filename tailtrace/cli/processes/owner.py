@@ -301,13 +301,20 @@ class OwnerProcess:
     async def _serve_pages(self, stop: Any, listening: Callable[[], None]) -> None:
         from tailtrace.cli.processes.loops import serve_asgi
         from tailtrace.cli.processes.probes import ASGIApp, Probes, nothing_here
+        from tailtrace.ingest.own_metrics import exposition
+        from tailtrace.ingest.tokens import Tokens
 
         pages: ASGIApp = nothing_here
         if self._pages:
             from tailtrace.dashboard import create_app
 
             pages = create_app(self._store, self._settings, self.health)
-        app = Probes(pages, self._not_ready)
+        tokens = Tokens(self._settings)
+
+        def metrics() -> str:
+            return exposition(self.health(), self._store)
+
+        app = Probes(pages, self._not_ready, metrics, lambda given: tokens.header_allows(given, "read"))
         await serve_asgi(app, self._sockets["ui"], stop, listening, **self._tls())
 
     async def _serve_clickhouse(self, stop: Any, listening: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""/healthz and /readyz for whoever keeps processes alive: no token, no details, in front of the guarded application."""
+"""/healthz and /readyz for whoever keeps processes alive, without a token and details, and /metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -19,10 +19,20 @@ ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 class Probes:
     """Answers the two probe paths and hands everything else on."""
 
-    def __init__(self, app: ASGIApp, not_ready: Callable[[], str]) -> None:
-        """`not_ready` gives the reason why no work can be done, or nothing; it may block and runs in a thread."""
+    def __init__(
+        self,
+        app: ASGIApp,
+        not_ready: Callable[[], str],
+        metrics: Callable[[], str] = lambda: "",
+        admits: Callable[[str], bool] = lambda authorization: True,
+    ) -> None:
+        """`not_ready` gives the reason why no work can be done, or nothing; `metrics` the text of /metrics, for those
+        whose Authorization header `admits`. Both may block and run in a thread.
+        """
         self._app = app
         self._not_ready = not_ready
+        self._metrics = metrics
+        self._admits = admits
         self._started = time.monotonic()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -33,6 +43,12 @@ class Probes:
         elif path == "/readyz":
             reason = await asyncio.to_thread(self._not_ready)
             await _answer(send, 503 if reason else 200, {"status": reason or "ready"})
+        elif path == "/metrics":
+            given = dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")
+            if self._admits(given):
+                await _send(send, 200, b"text/plain; version=0.0.4", (await asyncio.to_thread(self._metrics)).encode())
+            else:
+                await _answer(send, 401, {"status": "a token of scope read is needed: Authorization: Bearer TOKEN"})
         else:
             await self._app(scope, receive, send)
 
@@ -44,8 +60,11 @@ async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def _answer(send: Send, status: int, body: dict[str, Any]) -> None:
-    data = json.dumps(body).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(data)).encode())]
+    await _send(send, status, b"application/json", json.dumps(body).encode())
+
+
+async def _send(send: Send, status: int, media: bytes, data: bytes) -> None:
+    headers = [(b"content-type", media), (b"content-length", str(len(data)).encode())]
     await send(
         {"type": "http.response.start", "status": status, "headers": [*headers, (b"cache-control", b"no-store")]}
     )
