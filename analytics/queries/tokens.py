@@ -56,7 +56,7 @@ _GAPS: Final = (
     + ") WHERE pair != '' GROUP BY k HAVING n > 0 ORDER BY k"
 )
 _STALLS: Final = (
-    "SELECT sum(Sign) AS n, sumIf(Sign, longest >= {stall:Int64}) AS stalled, max(longest) AS longest FROM ("
+    "SELECT sum(Sign) AS n, sumIf(Sign, longest >= {stall:Int64}) AS stalled, max(longest) AS most FROM ("
     "SELECT Sign, arrayMax(arrayMap(x -> toInt64OrZero(extract(x, ':([0-9]+)$')), splitByChar(',', Stalls))) AS longest"
     + _TIME
     + ")"
@@ -93,7 +93,7 @@ def tokens(store: Store, window: Window, service: str, *, filters: Mapping[str, 
         tpot=_split(store, window, selection, "tpot", sample),
         gaps=[percentile_of_buckets(q, gaps) for q in QUANTILES] if gaps else [],
         stalled=int(stalls["stalled"]) / int(stalls["n"]) if stalls["n"] else None,
-        longest_gap_ns=int(stalls["longest"]) or None,
+        longest_gap_ns=int(stalls["most"]) or None,
     )
 
 

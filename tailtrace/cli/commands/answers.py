@@ -225,9 +225,8 @@ def tokens(
     if answer["first_share"] is None:
         typer.echo(f"{plain(service)}: no request in this range has a known first token")
         return
-    typer.echo(
-        f"{share(answer['first_share'])} of P95 lies before the first token, {share(1 - answer['first_share'])} after it"
-    )
+    first = answer["first_share"]
+    typer.echo(f"{share(first)} of P95 lies before the first token, {share(1 - first)} after it")
     table = _table(("", "left"), ("value", "right"), ("stages", "left"))
     for each in [*answer["ttft"], *answer["tpot"]]:
         top = sorted(each["stages"], key=lambda part: -part["duration_ns"])[:4]
