@@ -6,8 +6,9 @@ Every field can be set with TAILTRACE_<NAME>; the command line and the documenta
 import os
 from pathlib import Path
 from typing import Self
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 MIB = 1024 * 1024
@@ -51,6 +52,10 @@ class ServerSettings(BaseSettings):
     tls_cert: Path | None = Field(None, description="PEM certificate chain; with tls_key every door speaks TLS.")
     tls_key: Path | None = Field(None, description="PEM private key of tls_cert.")
     insecure: bool = Field(False, description="Allow a non-loopback address without a token.")
+    scrape: str = Field(
+        "",
+        description="Prometheus pages to read, NAME=URL[,INTERVAL] separated by blanks: vllm=http://host:8000/metrics,10s",
+    )
     max_body_bytes: int = Field(16 * MIB, gt=0, description="Largest request body as sent, in bytes.")
     max_inflated_bytes: int = Field(64 * MIB, gt=0, description="Largest request body once decompressed, in bytes.")
     max_event_age_days: int = Field(0, ge=0, description="Spans that began longer ago are rejected; 0 means no limit.")
@@ -74,6 +79,19 @@ class ServerSettings(BaseSettings):
         ge=256 * MIB,
         description="Memory of the process beyond which the embedded database refuses queries.",
     )
+
+    alerts_file: Path | None = Field(None, description="TOML file of alert rules and channels; the API adds to it.")
+    public_url: str = Field("", description="Address that links in messages begin with; empty means host and port.")
+    time_zone: str = Field("UTC", description="IANA zone whose hours of the week recur, and that messages also name.")
+
+    @field_validator("time_zone")
+    @classmethod
+    def _is_zone(cls, name: str) -> str:
+        try:
+            ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError):
+            raise ValueError(f"expected an IANA zone like Europe/Berlin; got {name!r}") from None
+        return name
 
     @model_validator(mode="after")
     def _limits_agree(self) -> Self:

@@ -36,6 +36,12 @@ ServerToken = Annotated[
 Insecure = Annotated[
     bool | None, typer.Option("--insecure", help="Allow a non-loopback --host without a token.", show_default=False)
 ]
+Scrape = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--scrape", help="NAME=URL[,INTERVAL] of an engine's or exporter's /metrics (TAILTRACE_SCRAPE); repeat."
+    ),
+]
 Sample = Annotated[
     bool, typer.Option("--sample", help="Also read this machine's GPU, link and host counters (`tailtrace sample`).")
 ]

@@ -16,6 +16,7 @@ def up(
     clickhouse_port: options.ClickHousePort = None,
     token: options.ServerToken = None,
     insecure: options.Insecure = None,
+    scrape: options.Scrape = None,
     sample: options.Sample = False,
     config: options.Config = None,
 ) -> None:
@@ -37,6 +38,7 @@ def up(
             "clickhouse_port": clickhouse_port,
             "token": token,
             "insecure": insecure,
+            "scrape": " ".join(scrape) if scrape else None,
         },
         config,
     )

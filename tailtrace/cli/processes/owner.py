@@ -183,6 +183,7 @@ class OwnerProcess:
             self._undo.callback(self._pipeline.stop, 2.0)
         if settings.jobs:
             self._start_jobs()
+        self._start_scraping()
         if receives:
             self._start_loop(LoopThread("doors", self._serve_doors))
         if "ui" in self._sockets:
@@ -251,6 +252,18 @@ class OwnerProcess:
         jobs = Jobs(self._store, self._settings, self._progress)
         jobs.start()
         self._undo.callback(jobs.stop)
+
+    def _start_scraping(self) -> None:
+        if not self._settings.scrape:
+            return
+        from tailtrace.ingest.scraping import Scraper, parse_targets
+
+        targets = parse_targets(self._settings.scrape)
+        if self._pipeline is None:
+            raise ConfigError("scrape: this process receives nothing; set it where OTLP is received")
+        scraper = Scraper(targets, self._pipeline)
+        scraper.start()
+        self._undo.callback(scraper.stop)
 
     def _progress(self) -> int:
         """Differs once there is something new to judge."""
