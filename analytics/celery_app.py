@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from typing import Any, Final
 
 from celery import Celery
 from celery.signals import worker_init
 
+from tailtrace.analytics.alerting import book
+from tailtrace.analytics.jobs.alerts import run_alerts
+from tailtrace.analytics.jobs.changes import run_changes
+from tailtrace.analytics.jobs.outbox import run_outbox
 from tailtrace.analytics.jobs.requests import JobReport, run_requests
 from tailtrace.analytics.jobs.trim import trim_inbox
 from tailtrace.analytics.jobs.verdicts import run_verdicts
@@ -27,6 +32,8 @@ TIME_LIMIT_S: Final = 300
 VISIBILITY_TIMEOUT_S: Final = 3600
 TICK_S: Final = 1.0
 TRIM_S: Final = 60.0
+ALERTS_S: Final = 15.0
+OUTBOX_S: Final = 5.0
 VERDICTS_S: Final = 30.0
 # Rounds that one task may run to catch up before it lets others have the worker.
 MAX_ROUNDS: Final = 20
@@ -79,6 +86,9 @@ def create_app(broker_url: str) -> Celery:
         beat_schedule={
             "requests": {"task": "tailtrace.requests", "schedule": TICK_S, "options": {"expires": 10 * TICK_S}},
             "verdicts": {"task": "tailtrace.verdicts", "schedule": VERDICTS_S, "options": {"expires": VERDICTS_S}},
+            "changes": {"task": "tailtrace.changes", "schedule": ALERTS_S, "options": {"expires": ALERTS_S}},
+            "alerts": {"task": "tailtrace.alerts", "schedule": ALERTS_S, "options": {"expires": ALERTS_S}},
+            "outbox": {"task": "tailtrace.outbox", "schedule": OUTBOX_S, "options": {"expires": OUTBOX_S}},
             "trim": {"task": "tailtrace.trim", "schedule": TRIM_S, "options": {"expires": TRIM_S}},
             "retention": {"task": "tailtrace.retention", "schedule": TRIM_S, "options": {"expires": TRIM_S}},
         },
@@ -112,6 +122,25 @@ def retention() -> None:
 def verdicts() -> None:
     """Judges windows that have finished, a few at a time."""
     run_verdicts(current_store())
+
+
+@app.task(name="tailtrace.changes")  # type: ignore[untyped-decorator]
+def changes() -> None:
+    """Judges series that have news."""
+    run_changes(current_store(), zone=(_settings or ServerSettings()).time_zone)
+
+
+@app.task(name="tailtrace.alerts")  # type: ignore[untyped-decorator]
+def alerts() -> None:
+    """Holds the rules against what is stored, and puts messages into the outbox."""
+    run_alerts(current_store(), _settings or ServerSettings())
+
+
+@app.task(name="tailtrace.outbox")  # type: ignore[untyped-decorator]
+def outbox() -> None:
+    """Sends what is due."""
+    settings = _settings or ServerSettings()
+    run_outbox(current_store(), book.load(current_store(), settings.alerts_file).channels, time.time_ns() // 1_000_000)
 
 
 def catch_up(store: Store, *, lane: int = 0, lanes: int = 1, max_rounds: int = MAX_ROUNDS) -> JobReport:

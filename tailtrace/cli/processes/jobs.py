@@ -42,6 +42,15 @@ class Jobs:
             celery_app.retention.name: Ticker(
                 _enqueue(celery_app.retention), progress, busy_s=celery_app.TRIM_S, idle_s=3_600
             ),
+            celery_app.changes.name: Ticker(
+                _enqueue(celery_app.changes), progress, busy_s=celery_app.ALERTS_S, idle_s=120
+            ),
+            celery_app.alerts.name: Ticker(
+                _enqueue(celery_app.alerts), progress, busy_s=celery_app.ALERTS_S, idle_s=60
+            ),
+            celery_app.outbox.name: Ticker(
+                _enqueue(celery_app.outbox), progress, busy_s=celery_app.OUTBOX_S, idle_s=15
+            ),
         }
         task_postrun.connect(self._finished, weak=False)
 

@@ -1,0 +1,143 @@
+"""What a message says: one JSON body, which the webhook sends as it is, and its text for everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import orjson
+
+from tailtrace.analytics.alerting.text import both, duration, harmless, iso, moment
+from tailtrace.analytics.jobs.change_rows import ChangeRow
+
+SCHEMA: Final = "tailtrace.alert/1"
+METRIC_NAMES: Final = {"duration": "duration", "ttft": "TTFT", "tpot": "TPOT"}
+_WORDS: Final = {2: "two", 3: "three"}
+
+
+def percentile(q: float) -> str:
+    return f"P{100 * q:g}"
+
+
+def of_change(
+    changes: Sequence[ChangeRow], base: str, zone: str, verdicts: Sequence[Mapping[str, Any]] = ()
+) -> tuple[str, dict[str, Any]]:
+    """Summary and body of the changes of one cause; the one that departs most is told, the others are listed."""
+    main = max(changes, key=lambda row: (row.id == row.cause, row.departure))
+    told = max(changes, key=_size)
+    known = orjson.loads(told.body) if told.body else {}
+    change = known.get("change") or {}
+    since = min(row.onset for row in changes)
+    a_ns, b_ns, delta = (int(change.get(name, 0)) for name in ("a_ns", "b_ns", "change_ns"))
+    mix = sum(int(term["change_ns"]) for term in change.get("traffic", ()))
+    mix_share = mix / delta if delta else None
+    marker = known.get("marker")
+    q = float(change.get("q", 0.5))
+    n = known.get("n", [0, 0])
+    examples = [{**each, "url": f"{base}/requests/{each['trace_id']}"} for each in known.get("examples", ())]
+    window = {"service": told.service, "model": told.model, "since": iso(since - 3600), "until": iso(_end(told))}
+    body = {
+        "schema": SCHEMA,
+        "kind": "regression",
+        "service": told.service,
+        "model": told.model,
+        "metric": told.metric,
+        "quantile": q,
+        "since": {"utc": iso(since), "zone": zone, "local": moment(since, zone)},
+        "before": {"ns": a_ns, "n": n[0]},
+        "after": {"ns": b_ns, "n": n[1]},
+        "change_ns": delta,
+        "interval_ns": [change.get("low_ns"), change.get("high_ns")],
+        "enough": not change.get("hollow", True),
+        "stage": told.stage,
+        "stage_share": told.stage_share,
+        "stages": known.get("growth", []),
+        "traffic_share": mix_share,
+        "conditions": known.get("conditions", []),
+        "marker": marker,
+        "verdicts": [dict(each) for each in verdicts],
+        "affected": [
+            {"service": row.service, "model": row.model, "metric": row.metric, "state": row.state}
+            for row in sorted(changes, key=lambda row: row.series)
+        ],
+        "examples": examples,
+        "links": {
+            "regressions": f"{base}/regressions",
+            "requests": f"{base}/requests?{urlencode({**window, 'order': 'slowest'})}",
+        },
+    }
+    version = f" ({marker['kind'].replace('_', ' ')} {harmless(marker['became'] or marker['text'])})" if marker else ""
+    moved = f"rose from {duration(a_ns)} to {duration(b_ns)}" if change else "rose"
+    name = METRIC_NAMES["duration" if told.metric == "tpot" else told.metric]
+    parts = [
+        f"{percentile(q)} {name} of {harmless(told.service)} {moved} since {moment(since, zone)[-5:]}{version}",
+        f"{100 * told.stage_share:.0f} % of it {told.stage}" if told.stage else "no stage stands out",
+    ]
+    if mix_share is not None:
+        parts.append(f"traffic mix explains {100 * mix_share:.0f} %")
+    if len(changes) > 1 and len({row.series[1:] for row in changes}) > 1:
+        parts.append(f"{len({row.series[1:] for row in changes})} services and models")
+    if examples:
+        parts.append(f"{_WORDS.get(len(examples), len(examples))} trace{'s' if len(examples) > 1 else ''}")
+    body["cause"] = main.cause
+    return ", ".join(parts), body
+
+
+def _size(row: ChangeRow) -> tuple[bool, float, str]:
+    """The change that is told: the one whose percentile is surest and rose most."""
+    change = (orjson.loads(row.body).get("change") if row.body else None) or {}
+    a_ns, delta = float(change.get("a_ns") or 0), float(change.get("change_ns") or 0)
+    return not change.get("hollow", True), delta / a_ns if a_ns > 0 else 0.0, row.id
+
+
+def _end(row: ChangeRow) -> int:
+    return row.until or (row.confirmed or row.suspected) + 600
+
+
+def text_of(payload: Mapping[str, Any]) -> tuple[str, str]:
+    """Title and text of a message for a channel that takes words. Nothing in it is obeyed as markup."""
+    event, body = str(payload["event"]), payload.get("body", {})
+    if event == "digest":
+        lines = [f"- {each['summary']}" for each in payload["alerts"]]
+        return f"Tailtrace: {len(lines)} alerts", "\n".join([*lines, "", payload["links"]["alerts"]])
+    word = {"firing": "", "resolved": "over: ", "flapping": "flapping: ", "test": "test: "}[event]
+    title = f"Tailtrace: {word}{payload['summary']}"
+    zone = body.get("since", {}).get("zone", "UTC")
+    lines = [str(payload["summary"])]
+    if event == "resolved":
+        lines.append(f"over since {both(payload['ended_unix_s'], zone)}")
+    if event == "flapping":
+        lines.append(f"it came back {payload['reopened']} times within an hour; quiet until it is calm for an hour")
+    if "since" in body:
+        lines.append(f"since {body['since']['utc']} ({body['since']['local']} {body['since']['zone']})")
+    if event in ("firing", "flapping"):
+        lines += _details(body)
+    lines += [f"{each['url']}" for each in body.get("examples", ())] if event != "resolved" else []
+    lines += [str(link) for link in body.get("links", {}).values()]
+    if event != "resolved":
+        lines.append(f"mute: tailtrace alerts mute {payload['episode']} --until 2h, or {payload['links']['alerts']}")
+    return title[:250], "\n".join(lines)
+
+
+def _details(body: Mapping[str, Any]) -> list[str]:
+    lines = []
+    if body.get("kind") == "regression":
+        low, high = body["interval_ns"]
+        known = "" if low is None else f", 95 % interval of the change {duration(low)} to {duration(high)}"
+        few = "" if body["enough"] else ", few requests for this percentile"
+        lines.append(
+            f"{duration(body['before']['ns'])} (n = {body['before']['n']}) to {duration(body['after']['ns'])} "
+            f"(n = {body['after']['n']}){known}{few}"
+        )
+        lines += [
+            f"  {each['stage']}: {duration(each['before_ns'])} to {duration(each['after_ns'])} a request, "
+            f"{100 * each['share']:.0f} %"
+            for each in body["stages"][:3]
+        ]
+        lines += [f"cause: {each['cause']} ({each['confidence']})" for each in body["verdicts"][:2]]
+        others = [each for each in body["affected"] if each["service"] != body["service"]]
+        if others:
+            names = sorted({harmless(each["service"]) for each in others})
+            lines.append(f"also: {', '.join(names[:8])}{' and more' if len(names) > 8 else ''}")
+    return lines

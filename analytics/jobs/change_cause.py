@@ -1,0 +1,94 @@
+"""What a confirmed change is about: its stage, how much is only traffic, examples, and the deploy beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any, Final
+
+import orjson
+
+from tailtrace.analytics.detection.counts import INTERVAL_S
+from tailtrace.analytics.detection.stages import growth
+from tailtrace.analytics.jobs.change_rows import ChangeRow
+from tailtrace.analytics.jobs.markers import Marker
+from tailtrace.analytics.jobs.series import STAGES, stage_sums
+from tailtrace.analytics.queries.compare import Comparison, PercentileChange, compare
+from tailtrace.analytics.queries.selection import Selection
+from tailtrace.ingest.store import Store
+
+BEFORE_S: Final = 24 * 3600
+SAME_CAUSE_S: Final = 1800
+MARKER_BEFORE_S: Final = 1200
+MARKER_AFTER_S: Final = 600
+EXAMPLES: Final = 3
+_ROWS: Final = 6_000
+_EXAMPLES: Final = """
+SELECT TraceId AS trace_id, toString(toUnixTimestamp64Nano(Start)) AS start_unix_ns, DurationNs AS duration_ns
+FROM requests FINAL WHERE Service = {service:String} AND Model = {model:String} AND Outcome = 'ok' AND Kind = 'request'
+  AND toStartOfMinute(End) >= toDateTime64({since:Int64}, 0, 'UTC')
+  AND toStartOfMinute(End) < toDateTime64({until:Int64}, 0, 'UTC')
+ORDER BY multiIf({metric:String} = 'ttft', ifNull(TtftNs, 0), {metric:String} = 'tpot', ifNull(TpotNs, 0), DurationNs)
+  DESC LIMIT {limit:UInt32}
+"""
+
+
+def explained(store: Store, row: ChangeRow, markers: Sequence[Marker], told: Sequence[ChangeRow]) -> ChangeRow:
+    """The change with its stage, cause, marker and body. `told` are the changes that have theirs already."""
+    after = row.onset, max(row.confirmed or row.suspected, row.onset + INTERVAL_S)
+    before = row.onset - BEFORE_S, row.onset
+    spans = [(since // INTERVAL_S, until // INTERVAL_S) for since, until in (before, after)]
+    metric = "duration" if row.metric == "tpot" else row.metric
+    grown = growth(list(STAGES), *stage_sums(store, metric, row.service, row.model, spans[0], spans[1]))
+    sides = [
+        Selection(row.service, since * 10**9, until * 10**9, {"model": row.model}) for since, until in (before, after)
+    ]
+    comparison = compare(store, sides[0], sides[1], limit=_ROWS)
+    main = headline(comparison, metric)
+    stage, share = (grown[0].stage, grown[0].share) if grown and grown[0].share > 0 else ("", 0.0)
+    marker = nearest(row, markers)
+    parameters = {
+        "service": row.service, "model": row.model, "metric": row.metric, "since": after[0], "until": after[1],
+        "limit": EXAMPLES,
+    }  # fmt: skip
+    body: dict[str, Any] = {
+        "change": asdict(main) if main else None,
+        "n": [comparison.a.n, comparison.b.n],
+        "before_unix_s": list(before),
+        "after_unix_s": list(after),
+        "growth": [asdict(each) for each in grown[:5] if each.share > 0],
+        "conditions": [asdict(each) for each in comparison.conditions if each.name != "version"][:5],
+        "marker": asdict(marker) if marker else None,
+        "examples": store.query(_EXAMPLES, parameters, role="jobs"),
+    }
+    text = orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY).decode()
+    made = replace(row, stage=stage, stage_share=share, marker=marker.id if marker else "", body=text)
+    return replace(made, cause=cause_of(made, told))
+
+
+def headline(comparison: Comparison, metric: str) -> PercentileChange | None:
+    """The highest percentile that both sides have enough requests for; the median where none has."""
+    own = [change for change in comparison.changes if change.metric == metric]
+    sure = [change for change in own if not change.hollow]
+    return sure[-1] if sure else own[0] if own else None
+
+
+def cause_of(row: ChangeRow, told: Sequence[ChangeRow]) -> str:
+    """The id of the change that began at about the same time in the same stage, its own where there is none."""
+    for other in sorted(told, key=lambda each: each.onset):
+        near = abs(other.onset - row.onset) <= SAME_CAUSE_S
+        going = other.until is None or other.until > row.onset
+        if other.id != row.id and other.cause and other.stage == row.stage and near and going:
+            return other.cause
+    return row.id
+
+
+def nearest(row: ChangeRow, markers: Sequence[Marker]) -> Marker | None:
+    """The marker of the service, else of any, nearest to the onset within twenty minutes before or ten after."""
+    near = [
+        marker
+        for marker in markers
+        if row.onset - MARKER_BEFORE_S <= marker.time_ms / 1000 <= row.onset + MARKER_AFTER_S
+    ]
+    own = [marker for marker in near if marker.service == row.service]
+    return min(own or near, key=lambda marker: abs(marker.time_ms / 1000 - row.onset), default=None)

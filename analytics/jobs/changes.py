@@ -1,0 +1,134 @@
+"""The `changes` job: judges every series that has news, up to where its data are complete.
+
+It starts from what is stored, not from ticks: the histograms of the last two weeks and the changes of before. A round
+that comes twice, late, or after a kill finds the same changes under the same ids. Late requests change a series' count,
+and it is judged again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from tailtrace.analytics.detection.counts import INTERVAL_S, PER_DAY
+from tailtrace.analytics.detection.detector import EPOCH, REFERENCE_INTERVALS, WARM_REQUESTS, Judged, detect
+from tailtrace.analytics.freshness import complete_until, watermark_ns
+from tailtrace.analytics.jobs import change_rows, series
+from tailtrace.analytics.jobs.change_cause import explained
+from tailtrace.analytics.jobs.change_rows import ChangeRow
+from tailtrace.analytics.jobs.markers import find_markers
+from tailtrace.analytics.jobs.series import METRICS, Total
+from tailtrace.ingest.store import Store
+
+JUDGED_INTERVALS: Final = 2 * PER_DAY
+"""Later requests of older intervals change the rollups, but are not judged any more."""
+_STATES: Final = """
+SELECT Service AS service, Model AS model, toInt64(toUnixTimestamp(JudgedUpTo)) AS upto, Requests AS n
+FROM series_state FINAL WHERE Metric = 'duration'
+"""
+_SCHEMA: Final = pa.schema(
+    [
+        ("Metric", pa.string()), ("Service", pa.string()), ("Model", pa.string()),
+        ("JudgedUpTo", pa.timestamp("s", "UTC")), ("Requests", pa.uint64()), ("Learning", pa.uint32()),
+        ("LearningOf", pa.uint32()), ("Covered", pa.float64()), ("UpdatedAt", pa.timestamp("us", "UTC")),
+    ]
+)  # fmt: skip
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesReport:
+    """Series judged in this round, and rows of changes written."""
+
+    series: int = 0
+    written: int = 0
+
+
+def run_changes(store: Store, *, zone: str = "UTC", watermark: int | None = None) -> ChangesReport:
+    """One round. `watermark` (ns) is the requests job's unless given. `zone`: whose hours of the week recur."""
+    with _lock:
+        return _round(store, zone, watermark)
+
+
+def _round(store: Store, zone: str, watermark: int | None) -> ChangesReport:
+    if watermark is None:
+        watermark = watermark_ns(store)
+    newest = series.newest_interval(store)
+    if watermark is None or newest is None:
+        return ChangesReport()
+    head = min(newest + 1, watermark // (INTERVAL_S * 10**9))
+    judged = {(str(r["service"]), str(r["model"])): (int(r["upto"]), int(r["n"])) for r in store.query(_STATES)}
+    until_of: dict[str, int] = {}
+    dirty: list[tuple[Total, int]] = []
+    for total in series.totals(store, head - JUDGED_INTERVALS - EPOCH, head):
+        if judged.get((total.service, total.model)) == (head * INTERVAL_S, total.n):
+            continue
+        if total.service not in until_of:
+            complete = complete_until(store, total.service) or 0
+            until_of[total.service] = min(head, complete // (INTERVAL_S * 10**9)) if complete else head
+        dirty.append((total, until_of[total.service]))
+    if not dirty:
+        return ChangesReport()
+    since_s = (head - REFERENCE_INTERVALS - JUDGED_INTERVALS) * INTERVAL_S
+    stored = change_rows.load(store, since_s)
+    written: list[ChangeRow] = []
+    states: list[tuple[Any, ...]] = []
+    for total, until in dirty:
+        for metric in METRICS:
+            found, from_interval = _judge(store, metric, total, until, stored, zone)
+            if found is None:
+                continue
+            key = (metric, total.service, total.model)
+            written += change_rows.merged(key, stored, found.changes, from_interval * INTERVAL_S)
+            states.append((*key, until * INTERVAL_S, total.n, *(found.learning or (0, 0)), found.covered))
+    fresh = [row for row in written if row.confirmed is not None and not row.body]
+    if fresh:
+        written = _explained(store, written, stored, since_s)
+    elif any(state[0] == "duration" for state in states):
+        find_markers(store, (head - JUDGED_INTERVALS) * INTERVAL_S)
+    change_rows.save(store, written)
+    _save_states(store, states)
+    return ChangesReport(len(dirty), len(written))
+
+
+def _judge(
+    store: Store, metric: str, total: Total, until: int, stored: Sequence[ChangeRow], zone: str
+) -> tuple[Judged | None, int]:
+    """The judgement of a series, and the interval from which on it looked for changes."""
+    since = until - REFERENCE_INTERVALS - JUDGED_INTERVALS
+    cells = series.cells(store, metric, total.service, total.model, since, until)
+    if not len(cells):
+        return None, until
+    # At the edges of epochs, so that the next round makes the same references.
+    start = max((until - JUDGED_INTERVALS) // EPOCH * EPOCH, cells.first)
+    if float(cells.n.sum()) < WARM_REQUESTS:
+        return Judged([], (int(cells.n.sum()), WARM_REQUESTS), 0.0, cells.first, None), start
+    own = [row for row in stored if row.series == (metric, total.service, total.model)]
+    known = [row.found() for row in own if row.onset < start * INTERVAL_S and row.confirmed is not None]
+    return detect(cells, until=until, judge_from=start, known=known, zone=zone), start
+
+
+def _explained(
+    store: Store, written: Sequence[ChangeRow], stored: Sequence[ChangeRow], since_s: int
+) -> list[ChangeRow]:
+    """The rows with stage, cause and body where a change was confirmed just now."""
+    markers = find_markers(store, since_s)
+    now = {row.id: row for row in stored} | {row.id: row for row in written}
+    for row in sorted(written, key=lambda each: (each.onset, each.metric)):
+        if row.confirmed is not None and not row.body and row.state != "withdrawn":
+            now[row.id] = explained(store, row, markers, [each for each in now.values() if each.cause])
+    return [now[row.id] for row in written]
+
+
+def _save_states(store: Store, states: Sequence[tuple[Any, ...]]) -> None:
+    if not states:
+        return
+    now = time.time_ns() // 1000
+    columns = [*(list(column) for column in zip(*states, strict=True)), [now] * len(states)]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
+    store.insert_arrow("series_state", pa.Table.from_arrays(arrays, schema=_SCHEMA), role="jobs")

@@ -1,0 +1,97 @@
+"""Reads series of service and model out of the five-minute strata."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from tailtrace.analytics.detection.counts import INTERVAL_S, Counts, counts
+from tailtrace.ingest.store import Store
+from tailtrace.stages import REQUEST_STAGES, UNEXPLAINED
+
+METRICS: Final = ("duration", "ttft", "tpot")
+MAX_SERIES: Final = 500
+STAGES: Final = (*(stage.name for stage in REQUEST_STAGES), UNEXPLAINED)
+_STEMS: Final = (*(stage.column for stage in REQUEST_STAGES), "Unexplained")
+_SUMS: Final = ", ".join(f"toFloat64(sum({stem}Ns)) AS {stem}" for stem in _STEMS)
+
+_TOTALS: Final = """
+SELECT Service AS service, Model AS model, toInt64(sum(N)) AS n,
+  toInt64(intDiv(toUnixTimestamp(max(Time)), 300)) AS newest
+FROM strata_5m WHERE Metric = 'duration' AND Outcome = 'ok' AND Time >= toDateTime64({since:Int64}, 0, 'UTC')
+  AND Time < toDateTime64({until:Int64}, 0, 'UTC')
+GROUP BY service, model ORDER BY n DESC LIMIT {limit:UInt32}
+"""
+_NEWEST: Final = "SELECT toInt64(intDiv(toUnixTimestamp(max(Time)), 300)) AS newest, count() AS n FROM strata_5m"
+_CELLS: Final = """
+SELECT toInt64(intDiv(toUnixTimestamp(Time), 300)) AS interval, Stratum AS stratum, toInt64(K) AS bucket,
+  toInt64(sum(N)) AS n
+FROM strata_5m WHERE Metric = {metric:String} AND Service = {service:String} AND Model = {model:String}
+  AND Outcome = 'ok' AND Time >= toDateTime64({since:Int64}, 0, 'UTC') AND Time < toDateTime64({until:Int64}, 0, 'UTC')
+GROUP BY interval, stratum, bucket
+"""
+_STAGES: Final = (
+    "SELECT Stratum AS stratum, toFloat64(sum(N)) AS n, " + _SUMS + " FROM strata_5m"
+    " WHERE Metric = {metric:String} AND Service = {service:String} AND Model = {model:String} AND Outcome = 'ok'"
+    " AND Time >= toDateTime64({since:Int64}, 0, 'UTC') AND Time < toDateTime64({until:Int64}, 0, 'UTC')"
+    " GROUP BY stratum HAVING n > 0"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """A service and model with its requests in a range of intervals; `newest`: the last interval that has any."""
+
+    service: str
+    model: str
+    n: int
+    newest: int
+
+
+def newest_interval(store: Store) -> int | None:
+    """The last interval in which a request ended; None in an empty store."""
+    row = store.query(_NEWEST, role="jobs")[0]
+    return int(row["newest"]) if row["n"] else None
+
+
+def totals(store: Store, since: int, until: int) -> list[Total]:
+    """The busiest series of intervals [since, until)."""
+    parameters = {"since": since * INTERVAL_S, "until": until * INTERVAL_S, "limit": MAX_SERIES}
+    return [
+        Total(str(row["service"]), str(row["model"]), int(row["n"]), int(row["newest"]))
+        for row in store.query(_TOTALS, parameters, role="jobs")
+    ]
+
+
+def cells(store: Store, metric: str, service: str, model: str, since: int, until: int) -> Counts:
+    """The histogram of a series in intervals [since, until), by kind of traffic."""
+    parameters = {
+        "metric": metric, "service": service, "model": model, "since": since * INTERVAL_S, "until": until * INTERVAL_S,
+    }  # fmt: skip
+    table = store.query_arrow(_CELLS, parameters, role="jobs")
+    return counts(*(table[name].to_numpy() for name in ("interval", "stratum", "bucket", "n")))
+
+
+def stage_sums(
+    store: Store, metric: str, service: str, model: str, before: tuple[int, int], after: tuple[int, int]
+) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+    """(requests [kind], stage sums ns [kind, stage]) of two ranges of intervals, kinds alike on both sides."""
+    tables = []
+    for since, until in (before, after):
+        parameters = {
+            "metric": metric, "service": service, "model": model,
+            "since": since * INTERVAL_S, "until": until * INTERVAL_S,
+        }  # fmt: skip
+        tables.append(store.query_arrow(_STAGES, parameters, role="jobs"))
+    kinds = np.unique(np.concatenate([table["stratum"].to_numpy() for table in tables]))
+    sides = []
+    for table in tables:
+        at = np.searchsorted(kinds, table["stratum"].to_numpy())
+        n, sums = np.zeros(len(kinds)), np.zeros((len(kinds), len(STAGES)))
+        n[at] = table["n"].to_numpy()
+        for index, stem in enumerate(_STEMS):
+            sums[at, index] = table[stem].to_numpy()
+        sides.append((n, sums))
+    return sides[0], sides[1]

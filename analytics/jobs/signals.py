@@ -1,0 +1,233 @@
+"""What each rule says now, from stored data up to where they are complete."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import orjson
+
+from tailtrace.analytics.alerting import limits, message
+from tailtrace.analytics.alerting.episodes import Signal
+from tailtrace.analytics.alerting.rules import RegressionRule, SilenceRule, SloRule, ThresholdRule, span_ns
+from tailtrace.analytics.alerting.text import duration, harmless, iso, moment
+from tailtrace.analytics.jobs.change_rows import ChangeRow
+from tailtrace.ingest.store import Store
+
+_MINUTE_NS: Final = 60 * 10**9
+_HISTOGRAM: Final = """
+SELECT toInt64(intDiv(toUnixTimestamp(Time), 60)) AS minute, toInt64(K) AS bucket, toInt64(sum(N)) AS n
+FROM rollup_1m WHERE Metric = {metric:String} AND Service = {service:String} AND Outcome = 'ok'
+  AND ({model:String} = '' OR Model = {model:String})
+  AND Time >= toDateTime64({since:Int64}, 0, 'UTC') AND Time < toDateTime64({until:Int64}, 0, 'UTC')
+GROUP BY minute, bucket HAVING n > 0
+"""
+# cancelled and rejected requests are the clients' doing: they count neither way.
+_BAD_FAST: Final = """
+SELECT toInt64(intDiv(toUnixTimestamp(Time), 60)) AS minute, toInt64(sum(N)) AS total,
+  toInt64(sumIf(N, K > {limit:Int64} OR Outcome != 'ok')) AS bad
+FROM rollup_1m WHERE Metric = {metric:String} AND Service = {service:String}
+  AND Outcome NOT IN ('cancelled', 'rejected') AND ({model:String} = '' OR Model = {model:String})
+  AND Time >= toDateTime64({since:Int64}, 0, 'UTC') AND Time < toDateTime64({until:Int64}, 0, 'UTC')
+GROUP BY minute
+"""
+_BAD_GOODPUT: Final = """
+SELECT toInt64(intDiv(toUnixTimestamp(toStartOfMinute(End)), 60)) AS minute, toInt64(sum(Sign * SampleWeight)) AS total,
+  toInt64(sumIf(Sign * SampleWeight, Outcome != 'ok' OR ifNull(TtftNs, 0) > {ttft:UInt64}
+    OR ifNull(TpotNs, 0) > {tpot:UInt64})) AS bad
+FROM requests WHERE Service = {service:String} AND Kind = 'request' AND Outcome NOT IN ('cancelled', 'rejected')
+  AND ({model:String} = '' OR Model = {model:String}) AND NOT has(Flags, 'clock_fault')
+  AND toStartOfMinute(End) >= toDateTime64({since:Int64}, 0, 'UTC')
+  AND toStartOfMinute(End) < toDateTime64({until:Int64}, 0, 'UTC')
+GROUP BY minute
+"""
+_LAST_SEEN: Final = """
+SELECT Service AS service, toInt64(toUnixTimestamp64Milli(max(ReceivedAt))) AS received_ms FROM requests
+WHERE toStartOfMinute(End) >= toDateTime64({since:Int64}, 0, 'UTC') AND Sign = 1
+GROUP BY service ORDER BY service LIMIT 1000
+"""
+_LOST: Final = """
+SELECT Service AS service, toInt64(sum(Count)) AS lost FROM losses
+WHERE Time >= toDateTime64({since:Int64}, 0, 'UTC') GROUP BY service
+"""
+_SPANS: Final = """
+SELECT Service AS service, toInt64(sum(SpanCount * Sign)) AS spans FROM requests
+WHERE toStartOfMinute(End) >= toDateTime64({since:Int64}, 0, 'UTC') GROUP BY service
+"""
+_VERDICTS: Final = """
+SELECT Cause AS cause, argMax(Confidence, Share) AS confidence, avg(Share) AS share FROM verdicts FINAL
+WHERE Service IN {services:Array(String)} AND State = 'slower' AND Cause NOT IN ('', 'unknown')
+  AND Start >= toDateTime64({since:Int64}, 3, 'UTC') AND Start < toDateTime64({until:Int64}, 3, 'UTC')
+GROUP BY cause ORDER BY share DESC LIMIT 2
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What links begin with, and the zone in which a reader thinks."""
+
+    base: str
+    zone: str
+
+
+def regressions(store: Store, rule: RegressionRule, changes: Sequence[ChangeRow], where: Where) -> list[Signal]:
+    """One signal for each cause among the changes that the rule watches."""
+    causes: dict[str, list[ChangeRow]] = {}
+    for row in changes:
+        wanted = row.metric in rule.metrics and rule.service in ("", row.service) and rule.model in ("", row.model)
+        if wanted and row.cause and row.confirmed is not None and _relative(row) >= rule.at_least:
+            causes.setdefault(row.cause, []).append(row)
+    found = []
+    for cause, rows in causes.items():
+        standing = [row for row in rows if row.state != "withdrawn"]
+        going = [row for row in standing if row.state == "confirmed"]
+        told = standing or rows
+        since = min(row.onset for row in told)
+        until = max((row.until or row.confirmed or row.onset for row in rows), default=since)
+        services = sorted({row.service for row in told})
+        verdicts = store.query(_VERDICTS, {"services": services, "since": since, "until": until + 1800}, role="jobs")
+        summary, body = message.of_change(told, where.base, where.zone, verdicts)
+        known = min(row.confirmed or row.onset for row in rows) * 1000
+        found.append(
+            Signal(rule.name, cause, bool(going), since * 1000, known, None if going else until * 1000, summary, body)
+        )
+    return found
+
+
+def _relative(row: ChangeRow) -> float:
+    change = (orjson.loads(row.body).get("change") if row.body else None) or {}
+    a_ns = float(change.get("a_ns") or 0)
+    return float(change.get("change_ns") or 0) / a_ns if a_ns > 0 else 0.0
+
+
+def threshold(store: Store, rule: ThresholdRule, service: str, until_s: int, where: Where) -> Signal | None:
+    """The rule for one service as of a minute; None where it says neither yes nor no."""
+    window, hold = (max(1, span_ns(text) // _MINUTE_NS) for text in (rule.window, rule.hold))
+    until = until_s // 60
+    since = until - window - hold + 1
+    parameters = {
+        "metric": rule.metric, "service": service, "model": rule.model, "since": since * 60, "until": until * 60,
+    }  # fmt: skip
+    rows = store.query(_HISTOGRAM, parameters, role="jobs")
+    if not rows:
+        return None
+    base = min(row["bucket"] for row in rows)
+    histogram = np.zeros((window + hold - 1, max(row["bucket"] for row in rows) - base + 1))
+    for row in rows:
+        histogram[row["minute"] - since, row["bucket"] - base] += row["n"]
+    at, n = limits.sliding_percentile(histogram, window, rule.q)
+    values = np.where(at >= 0, 1.02 ** (base + at - 0.5), 0.0)
+    state = limits.held(values, n, above=span_ns(rule.above), clear=rule.clear_ns, fewest=rule.fewest)
+    if state not in ("firing", "clear"):
+        return None
+    name = message.METRIC_NAMES[rule.metric]
+    summary = (
+        f"{message.percentile(rule.q)} {name} of {harmless(service)} is {duration(float(values[-1]))}, above "
+        f"{rule.above} for {rule.hold} (n = {int(n[-1])})"
+    )
+    body = _body("threshold", service, rule.model, rule.metric, (until - hold) * 60, until * 60, where)
+    body |= {"value_ns": float(values[-1]), "n": int(n[-1]), "limit_ns": span_ns(rule.above), "quantile": rule.q}
+    firing = state == "firing"
+    return Signal(rule.name, f"{rule.name}/{service}", firing, (until - hold) * 60_000, until * 60_000, None, summary,
+                  body)  # fmt: skip
+
+
+def slo(store: Store, rule: SloRule, service: str, until_s: int, where: Where) -> Signal | None:
+    """The rule for one service as of a minute; None where it says neither yes nor no."""
+    bad, total = slo_minutes(store, rule, service, until_s, limits.BURNS[-1][1])
+    state, rate = limits.burning(bad, total, rule.objective, rule.min_n)
+    if state not in ("firing", "clear"):
+        return None
+    summary = (
+        f"{harmless(service)} burns its error budget {rate:.1f} times too fast "
+        f"({rule.sli}, objective {100 * rule.objective:g} %)"
+    )
+    body = _body("slo", service, rule.model, rule.sli, until_s - 3600, until_s, where)
+    body |= {"burn_rate": rate, "objective": rule.objective, "n": int(total.sum())}
+    return Signal(rule.name, f"{rule.name}/{service}", state == "firing", until_s * 1000, until_s * 1000, None, summary,
+                  body)  # fmt: skip
+
+
+def slo_minutes(store: Store, rule: SloRule, service: str, until_s: int, minutes: int) -> tuple[Any, Any]:
+    """(bad, all) requests of each of the last minutes."""
+    until = until_s // 60
+    since = until - minutes
+    parameters: dict[str, Any] = {
+        "service": service, "model": rule.model, "since": since * 60, "until": until * 60,
+    }  # fmt: skip
+    most = 1 << 62
+    if rule.sli == "goodput":
+        sql = _BAD_GOODPUT
+        parameters["ttft"] = span_ns(rule.ttft_within) if rule.ttft_within else most
+        parameters["tpot"] = span_ns(rule.tpot_within) if rule.tpot_within else most
+    else:
+        sql = _BAD_FAST
+        parameters["metric"] = "duration" if rule.sli == "availability" else rule.sli
+        limit = int(np.floor(np.log(span_ns(rule.within)) / np.log(1.02))) if rule.within else 100_000
+        parameters["limit"] = limit
+    bad, total = np.zeros(minutes), np.zeros(minutes)
+    for row in store.query(sql, parameters, role="jobs"):
+        bad[row["minute"] - since] += row["bad"]
+        total[row["minute"] - since] += row["total"]
+    return bad, total
+
+
+def silence(store: Store, rule: SilenceRule, now_ms: int, where: Where) -> list[Signal]:
+    """Three different states: nothing comes from anyone, one service is quiet while others are not, spans are missing.
+
+    A service that was quiet for more than a day is taken as gone.
+    """
+    after_ms = span_ns(rule.after) // 10**6
+    now_s = now_ms // 1000
+    last = {
+        str(row["service"]): int(row["received_ms"])
+        for row in store.query(_LAST_SEEN, {"since": now_s - 86_400}, role="jobs")
+    }
+    if not last:
+        return []
+    newest = max(last.values())
+    nothing = now_ms - newest > after_ms
+    found = [
+        _silent(rule, "no_telemetry", "", nothing, newest, now_ms, "no telemetry at all", where),
+    ]
+    for service, seen in last.items():
+        if rule.service in ("", service) and not nothing:
+            quiet = now_ms - seen > after_ms
+            words = f"{harmless(service)} has had no traffic since {moment(seen / 1000, where.zone)}"
+            found.append(_silent(rule, "no_traffic", service, quiet, seen, now_ms, words, where))
+    hour = {"since": now_s - 3600}
+    spans = {str(row["service"]): int(row["spans"]) for row in store.query(_SPANS, hour, role="jobs")}
+    for row in store.query(_LOST, hour, role="jobs"):
+        service, lost = str(row["service"]), int(row["lost"])
+        share = lost / max(lost + spans.get(service, 0), 1)
+        if rule.service in ("", service):
+            words = f"{100 * share:.0f} % of the spans of {harmless(service)} are missing"
+            found.append(
+                _silent(rule, "incomplete", service, share > rule.lost, now_ms - 3_600_000, now_ms, words, where)
+            )
+    return found
+
+
+def _silent(
+    rule: SilenceRule, kind: str, service: str, firing: bool, since_ms: int, now_ms: int, words: str, where: Where
+) -> Signal:
+    body = _body(kind, service, "", "", since_ms // 1000, now_ms // 1000, where)
+    return Signal(rule.name, f"{kind}/{service}", firing, since_ms, now_ms, None, words, body)
+
+
+def _body(kind: str, service: str, model: str, metric: str, since_s: int, until_s: int, where: Where) -> dict[str, Any]:
+    return {
+        "schema": message.SCHEMA,
+        "kind": kind,
+        "service": service,
+        "model": model,
+        "metric": metric,
+        "since": {"utc": iso(since_s), "zone": where.zone, "local": moment(since_s, where.zone)},
+        "links": {
+            "requests": f"{where.base}/requests?service={service}&since={iso(since_s)}&until={iso(until_s)}"
+            if service.isidentifier()
+            else f"{where.base}/requests?since={iso(since_s)}&until={iso(until_s)}"
+        },
+    }

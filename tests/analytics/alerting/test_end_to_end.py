@@ -1,0 +1,146 @@
+"""A tokenizer that becomes slow, in virtual time through the real tables: one message with its stage, one end."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from seeding import SECOND, insert_requests, request
+
+from tailtrace.analytics.alerting.book import load, put
+from tailtrace.analytics.alerting.channels import Sent, signature
+from tailtrace.analytics.alerting.rules import Channel
+from tailtrace.analytics.jobs import change_rows, outbox
+from tailtrace.analytics.jobs.alerts import run_alerts
+from tailtrace.analytics.jobs.changes import run_changes
+from tailtrace.ingest.settings import ServerSettings
+from tailtrace.ingest.store import Store
+
+MS = 1_000_000
+START_S = 1_790_000_100 // 300 * 300
+HOURS = 8
+SLOW_FROM_S = START_S + 6 * 3600
+SLOW_UNTIL_S = START_S + 7 * 3600
+
+
+def traffic(services: tuple[str, ...], since_s: int, until_s: int, seed: int = 1) -> list[dict[str, Any]]:
+    """20 requests a minute and service; between SLOW_FROM_S and SLOW_UNTIL_S tokenizing takes 300 ms more."""
+    draw = np.random.default_rng([seed, since_s])
+    rows = []
+    for at in range(since_s, until_s, 3):
+        for index, service in enumerate(services):
+            tokenize = int(draw.lognormal(2.0, 0.2) * MS)
+            if SLOW_FROM_S <= at < SLOW_UNTIL_S:
+                tokenize += 300 * MS
+            decode = int(draw.lognormal(5.5, 0.25) * MS)
+            slow = at >= SLOW_FROM_S
+            rows.append(
+                request(
+                    (at - START_S) * 100 + index, duration_ns=tokenize + decode + MS, end_ns=at * SECOND, Service=service,
+                    TokenizeNs=tokenize, DecodeNs=decode, TokenizeTtftNs=tokenize, TtftNs=tokenize + MS,
+                    UnexplainedTtftNs=MS, Version="1.8.2" if slow else "1.8.1", Stratum=7,
+                )
+            )  # fmt: skip
+    return rows
+
+
+class Sink(ThreadingHTTPServer):
+    """A webhook that remembers what came, and answers by a list of what to do (then 200)."""
+
+    def __init__(self, answers: list[int | str]) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answers = answers
+        self.seen: list[tuple[dict[str, str], bytes]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/hook"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        sink = self.server
+        assert isinstance(sink, Sink)
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        sink.seen.append((dict(self.headers), body))
+        answer = sink.answers.pop(0) if sink.answers else 200
+        if answer == "cut":
+            self.connection.close()
+            return
+        self.send_response(int(answer))
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def sink() -> Iterator[Sink]:
+    server = Sink([])
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def hook(store: Store, sink: Sink) -> None:
+    put(store, load(store, None), "channel", Channel(name="hook", url=sink.url, secret="s3cret"))
+
+
+def run(store: Store, settings: ServerSettings, until_s: int, *, times: int = 1) -> None:
+    """All jobs as of a minute; `times` as two beats or two workers would."""
+    for _ in range(times):
+        run_changes(store, watermark=until_s * SECOND)
+        run_alerts(store, settings, now_ms=until_s * 1000)
+        outbox.run_outbox(store, load(store, None).channels, until_s * 1000)
+
+
+def payloads(sink: Sink) -> list[dict[str, Any]]:
+    return [json.loads(body) for _, body in sink.seen]
+
+
+def test_a_regression_is_told_once_and_its_end_once(store: Store, settings: ServerSettings, sink: Sink) -> None:
+    settings = settings.model_copy(update={"time_zone": "Asia/Shanghai", "public_url": "https://tt.example"})
+    services = tuple(f"chat-{n}" for n in range(3))
+    hook(store, sink)
+    insert_requests(store, traffic(services, START_S, SLOW_FROM_S))
+    run(store, settings, SLOW_FROM_S)
+    assert sink.seen == []
+    told_at = 0
+    for at in range(SLOW_FROM_S, START_S + HOURS * 3600, 300):
+        insert_requests(store, traffic(services, at, at + 300))
+        run(store, settings, at + 300, times=2)
+        if sink.seen and not told_at:
+            told_at = at + 300
+    firing, resolved = payloads(sink)
+    assert told_at - SLOW_FROM_S <= 900
+    assert (firing["event"], resolved["event"]) == ("firing", "resolved")
+    assert firing["episode"] == resolved["episode"]
+    body = firing["body"]
+    assert body["stage"] == "tokenize"
+    assert body["stage_share"] > 0.9
+    assert body["marker"]["became"] == "1.8.2"
+    assert abs(body["traffic_share"]) < 0.1
+    assert body["since"]["utc"] == "2026-09-21T20:15:00Z"
+    assert body["since"]["local"] == "2026-09-22 04:15"
+    assert len(body["examples"]) == 3
+    assert all(each["url"] == f"https://tt.example/requests/{each['trace_id']}" for each in body["examples"])
+    assert {each["service"] for each in change_rows_of(store)} == set(services)
+    assert "(version 1.8.2)" in firing["summary"]
+    assert "% of it tokenize" in firing["summary"]
+    headers, raw = sink.seen[0]
+    stamp = int(headers["X-Tailtrace-Signature"].partition(",")[0].removeprefix("t="))
+    assert headers["X-Tailtrace-Signature"] == signature("s3cret", stamp, raw)
+    assert headers["Idempotency-Key"] == firing["id"]
+
+
+def change_rows_of(store: Store) -> list[dict[str, Any]]:
+    return [{"service": row.service} for row in change_rows.load(store, 0) if row.confirmed is not None]
