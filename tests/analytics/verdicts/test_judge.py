@@ -1,0 +1,185 @@
+"""One window against another: each cause told from those that look like it, and unknown where evidence is missing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from synthetic import GPUS, MS, SECOND, SINCE, UNTIL, counters, requests, slow, steps, window
+
+from tailtrace.analytics.verdicts.judge import Judgement, confidence, judge_window
+from tailtrace.analytics.verdicts.observed import STAGE_INDEX, Counters, Observed, Startup, Steps
+
+BEFORE = window(during=False)
+
+
+def judged(**changes: object) -> Judgement:
+    return judge_window(BEFORE, window(during=True, **changes))  # type: ignore[arg-type]
+
+
+def headline(found: Judgement) -> tuple[str, str]:
+    assert found.verdict is not None
+    return found.verdict.cause, found.verdict.confidence
+
+
+def empty_steps() -> Steps:
+    return steps(SINCE, UNTIL).where(np.zeros(400, np.bool_))
+
+
+def test_the_same_traffic_served_the_same_way_gets_no_verdict() -> None:
+    found = judged()
+    assert found.verdict is None
+    assert list(found.parts) == []
+
+
+def test_too_few_requests_are_compared_with_nothing() -> None:
+    found = judge_window(BEFORE, window(during=True, rows=requests(SINCE, UNTIL, 5, extra_ms={"auth": 900})))
+    assert (found.whole, found.first, found.verdict) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("stage", "cause"),
+    [
+        ("auth", "auth_dependency"), ("rate_limit", "limiter"), ("external", "external_dependency"),
+        ("dispatch", "upstream"), ("kv_transfer", "kv_handover"), ("batch_wait", "batch_forming"),
+    ],
+)  # fmt: skip
+def test_stages_that_speak_for_themselves(stage: str, cause: str) -> None:
+    found = judged(rows=slow(extra_ms={stage: 900}))
+    assert headline(found) == (cause, "high")
+    assert found.verdict is not None
+    assert found.verdict.share > 0.95
+    assert found.verdict.evidence[0].metric == f"{stage} ms a request"
+    assert found.verdict.evidence[0].value == pytest.approx(900, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("counter", "value", "cause"),
+    [
+        ("tailtrace_host_loop_lost__host__loop_blocked", 0.3, "loop_blocked"),
+        ("tailtrace_host_loop_lost__host__loop_cpu", 0.4, "loop_cpu"),
+        ("tailtrace_host_loop_lost__host__cpu_starved", 0.3, "cpu_starved"),
+        ("tailtrace_host_loop_lost__host__gil", 0.3, "gil"),
+        ("tailtrace_host_cgroup_throttled__host", 0.3, "cpu_quota"),
+    ],
+)
+def test_five_host_faults_in_one_stage_are_told_apart_by_counters(counter: str, value: float, cause: str) -> None:
+    found = judged(rows=slow(extra_ms={"engine_submit": 120}), read=counters(**{counter: value}))
+    assert headline(found) == (cause, "high")
+    assert found.view == "first"
+
+
+def test_without_counters_a_slow_cpu_stage_stays_unknown_and_says_what_is_missing() -> None:
+    found = judged(rows=slow(extra_ms={"engine_submit": 120}), read=Counters())
+    assert headline(found) == ("unknown", "low")
+    assert found.verdict is not None
+    assert "no counters of the host" in found.verdict.reason
+    assert found.verdict.missing == ["GPU counters", "host counters"]
+
+
+def test_a_clock_cut_on_every_rank_is_throttling_on_one_a_straggler() -> None:
+    slower = {"rows": slow(extra_ms={"decode": 2400}), "engine": steps(SINCE, UNTIL, slower=1.6)}
+    both = {f"tailtrace_gpu_throttle__GPU_{gpu}__hw_thermal": 0.9 for gpu in ("a0", "a1", "b0", "b1")}
+    assert headline(judged(**slower, read=counters(**both))) == ("throttled", "high")
+    one = {f"tailtrace_gpu_throttle__GPU_{gpu}__hw_thermal": 0.9 for gpu in ("a0", "b0")}
+    assert headline(judged(**slower, read=counters(**one))) == ("straggler_rank", "high")
+
+
+def test_a_power_cap_alone_is_no_throttling() -> None:
+    reading = {("tailtrace.gpu.throttle", gpu, "sw_power_cap"): 0.9 for group in GPUS.values() for gpu in group}
+    read = Counters({**counters().readings, **reading}, 1.0)
+    found = judged(rows=slow(extra_ms={"decode": 2400}), engine=steps(SINCE, UNTIL, slower=1.6), read=read)
+    assert headline(found) == ("decode_memory", "high")
+
+
+def test_steps_that_are_slower_are_bound_by_memory_launches_or_unknown_without_gpm() -> None:
+    rows = slow(extra_ms={"decode": 2400})
+    engine = steps(SINCE, UNTIL, slower=1.6)
+    assert headline(judged(rows=rows, engine=engine)) == ("decode_memory", "high")
+    launched = steps(SINCE, UNTIL, slower=1.6, gpu_share=0.6)
+    assert headline(judged(rows=rows, engine=launched)) == ("launch_bound", "high")
+    bare = Counters({key: value for key, value in counters().readings.items() if "_active" not in key[0]}, 1.0)
+    found = judged(rows=rows, engine=engine, read=bare)
+    assert headline(found) == ("unknown", "low")
+    assert "GPM counters (SM, tensor, memory activity)" in found.missing
+
+
+def test_heavier_traffic_is_not_a_slower_service() -> None:
+    assert headline(judged(rows=slow(tokens=(1000, 400)))) == ("longer_output", "high")
+    assert headline(judged(rows=slow(tokens=(3000, 200)))) == ("longer_input", "high")
+    assert headline(judged(rows=slow(tokens=(3000, 90)))) == ("traffic_changed", "high")
+
+
+def test_a_queue_has_a_reason() -> None:
+    queued = {"queue": 3000.0}
+    rush = requests(SINCE, UNTIL, 1800, seed=1, extra_ms=queued)
+    assert headline(judged(rows=rush)) == ("capacity", "high")
+    full = steps(SINCE, UNTIL, waiting=3, capacity=3, kv_usage=0.97)
+    assert headline(judged(rows=slow(extra_ms=queued), engine=full)) == ("kv_full", "high")
+    assert headline(judged(rows=slow(extra_ms=queued, replica=0))) == ("uneven_replicas", "high")
+    found = judged(rows=slow(extra_ms=queued))
+    assert headline(found) == ("unknown", "low")
+
+
+def test_a_start_up_explains_a_queue_unless_the_gpu_reported_a_fault() -> None:
+    start = (Startup("replica-1", SINCE, SINCE + 180 * SECOND),)
+    rows = slow(extra_ms={"queue": 3000})
+    assert headline(judged(rows=rows, startups=start)) == ("cold_start", "high")
+    read = Counters({**counters().readings, ("hw.errors", "GPU-b0", "xid"): 0.001}, 1.0)
+    assert headline(judged(rows=rows, startups=start, read=read)) == ("gpu_fault", "high")
+
+
+def test_a_distant_client_a_slow_one_and_a_lossy_line() -> None:
+    late = {"stream_out": 3000.0}
+    assert headline(judged(rows=slow(extra_ms=late, rtt_ms=200))) == ("client_link", "high")
+    assert headline(judged(rows=slow(extra_ms=late))) == ("slow_reader", "high")
+    lossy = counters(tailtrace_host_tcp_retransmits__host=40.0)
+    assert headline(judged(rows=slow(extra_ms=late), read=lossy)) == ("retransmits", "high")
+
+
+def test_two_causes_share_the_excess() -> None:
+    found = judged(rows=slow(extra_ms={"auth": 600, "external": 1200}))
+    assert headline(found) == ("external_dependency", "high")
+    assert found.verdict is not None
+    (other,) = found.verdict.alternatives
+    assert other.cause == "auth_dependency"
+    assert other.share == pytest.approx(1 / 3, abs=0.03)
+
+
+def test_an_hour_of_unstaged_time_is_unknown() -> None:
+    found = judged(rows=slow(extra_ms={"unexplained": 2000}))
+    assert headline(found) == ("unknown", "low")
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.dictionaries(st.sampled_from(sorted(STAGE_INDEX)), st.floats(0, 5000), max_size=6), st.booleans())
+def test_parts_of_a_stage_sum_to_its_excess_and_none_is_negative(extra: dict[str, float], counted: bool) -> None:
+    found = judged(rows=slow(extra_ms=extra), read=counters() if counted else Counters())
+    chosen = found.whole if found.view == "whole" else found.first
+    assert chosen is not None
+    for stage, index in STAGE_INDEX.items():
+        parts = [part.ns for part in found.parts if part.stage == stage]
+        if parts:
+            assert min(parts) >= 0
+            assert sum(parts) == pytest.approx(float(chosen.grown[index]), rel=1e-9)
+    if found.verdict is not None:
+        shares = [found.verdict.share, *(one.share for one in found.verdict.alternatives)]
+        assert shares == sorted(shares, reverse=True)
+        assert sum(shares) <= 1 + 1e-9
+
+
+def test_high_needs_strong_evidence_and_half_of_the_excess() -> None:
+    assert confidence("throttled", 0.95, 0.6) == "high"
+    assert confidence("throttled", 0.95, 0.4) == "medium"
+    assert confidence("tokenizer_thread", 0.6, 1.0) == "medium"
+    assert confidence("capacity", 0.2, 1.0) == "low"
+    assert confidence("unknown", 1.0, 1.0) == "low"
+
+
+def test_a_service_of_which_nothing_is_known_breaks_nothing() -> None:
+    bare = Observed(SINCE, UNTIL, requests(SINCE, UNTIL, 0), empty_steps(), Counters())
+    found = judge_window(bare, bare)
+    assert found.verdict is None
+    assert found.missing == ["engine steps", "GPU counters", "host counters"]
+    assert MS == SECOND // 1000

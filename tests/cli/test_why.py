@@ -1,0 +1,81 @@
+"""`why`, `lab list` and the verdict line of `explain`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from tailtrace.cli.commands.why import verdict_line
+
+Run = Callable[..., Any]
+VERDICT = {
+    "cause": "throttled", "share": 0.91, "confidence": "high", "window": ["1", "2"], "missing": [], "reason": "",
+    "evidence": [{"metric": "share of time with clocks cut", "value": 0.99, "threshold": 0.05, "source": "NVML"}],
+    "alternatives": [{"cause": "longer_output", "share": 0.08}],
+}  # fmt: skip
+SIDE = {
+    "since_unix_ns": "1700000000000000000", "until_unix_ns": "1700000900000000000", "requests": 500, "errors": 0,
+    "per_second": 0.55, "mean_ns": 2_000_000_000, "ttft_mean_ns": 150_000_000, "input_tokens": 1000.0,
+    "output_tokens": 200.0, "output_tokens_per_second": 110.0, "gpu_seconds_per_token": 0.036,
+}  # fmt: skip
+CAUSE = {"cause": "throttled", "stages": ["decode"], "ns": 900_000_000, "share": 0.91, "reason": "",
+         "evidence": VERDICT["evidence"]}  # fmt: skip
+QUIET = {"state": "out", "share": 0.0, "causes": [], "before_ns": 0, "during_ns": 0, "note": ""}
+ANSWER = {
+    "service": "chat\x1b[2J", "goal": "online", "state": "slower", "view": "whole", "slow_part": "tokens",
+    "excess_ns": 1_000_000_000, "relative": 0.5, "verdict": VERDICT, "causes": [CAUSE], "before": SIDE, "during": SIDE,
+    "missing": ["host counters"],
+    "steps": [
+        {**QUIET, "step": "queue in the engine"},
+        {**QUIET, "step": "CPU", "state": "no_data", "note": "no host counters"},
+        {**QUIET, "step": "model", "state": "in", "share": 0.91, "causes": [CAUSE]},
+    ],
+}  # fmt: skip
+IDLE = {
+    "gpus": 8, "totals": [{"state": "busy", "cause": "throttled", "ns": 90, "share": 0.9},
+                          {"state": "idle", "cause": "no_work", "ns": 10, "share": 0.1}], "stretches": [],
+}  # fmt: skip
+
+
+def test_why_reads_in_order_with_evidence(tailtrace: Run, stub: Any) -> None:
+    stub.json("/api/v1/why", ANSWER)
+    stub.json("/api/v1/gpu-idle", IDLE)
+    out = tailtrace("why", "chat", "--since", "15m", "--url", stub.url).out
+    assert "slower by 1.000 s a request (50.0 %); tokens after the first are slow" in out
+    assert "verdict: GPU clocks are throttled (91.0 %, high confidence); else answers are longer 8.0 %" in out
+    assert "ruled out  queue in the engine" in out
+    assert "no data    CPU  (no host counters)" in out
+    assert "share of time with clocks cut: 0.99 against 0.05" in out
+    assert "8 GPUs: 90.0 % busy (GPU clocks are throttled), 10.0 % idle (no work arrived)" in out
+    assert "\x1b" not in out
+    assert "range=15m" in stub.asked[0][1]
+
+
+def test_why_as_json_holds_both_answers(tailtrace: Run, stub: Any) -> None:
+    stub.json("/api/v1/why", ANSWER)
+    stub.json("/api/v1/gpu-idle", IDLE)
+    told = json.loads(tailtrace("why", "chat", "--url", stub.url, "--json").out)
+    assert told["why"]["verdict"]["cause"] == "throttled"
+    assert told["gpu_idle"]["gpus"] == 8
+
+
+def test_nothing_slower_is_said(tailtrace: Run, stub: Any) -> None:
+    stub.json("/api/v1/why", {**ANSWER, "state": "as_before", "verdict": None})
+    stub.json("/api/v1/gpu-idle", {**IDLE, "totals": [], "gpus": 0})
+    out = tailtrace("why", "chat", "--url", stub.url).out
+    assert "not slower than before" in out
+    assert "0 GPUs: none seen" in out
+
+
+def test_unknown_gives_its_reason() -> None:
+    line = verdict_line(
+        {**VERDICT, "cause": "unknown", "confidence": "low", "reason": "no counters", "alternatives": []}
+    )
+    assert line == "unknown (91.0 %, low confidence): no counters"
+
+
+def test_the_lab_lists_its_scenarios(tailtrace: Run) -> None:
+    out = tailtrace("lab", "list").out
+    assert "throttled              GPU clocks are throttled" in out
+    assert json.loads(tailtrace("lab", "list", "--json").out)["no_work"] == "Requests stop arriving"
