@@ -1,0 +1,90 @@
+"""What is shipped to run the product elsewhere names things that exist."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import yaml
+from typer.main import get_command
+
+from tailtrace.cli.app import app
+from tailtrace.ingest.settings import ServerSettings
+from tailtrace.lab import Scenario
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMANDS = set(get_command(app).commands)  # type: ignore[attr-defined]
+VARIABLES = {f"TAILTRACE_{name.upper()}" for name in ServerSettings.model_fields}
+
+
+def compose() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
+    return loaded
+
+
+def test_every_part_runs_a_command_that_exists_with_settings_that_exist() -> None:
+    services = compose()["services"]
+    ours = {name: service for name, service in services.items() if "tailtrace" in service["image"]}
+    assert set(ours) == {"ingest", "worker", "beat", "dashboard", "lab"}
+    for name, service in ours.items():
+        assert set(service["environment"]) <= VARIABLES
+        if "entrypoint" not in service:
+            assert service["command"] == [name]
+            assert name in COMMANDS
+    for argument in ours["lab"]["command"]:
+        if "scenario" in argument:
+            Scenario.load(argument.partition("=")[2])
+    assert ours["lab"]["profiles"] == ["lab"]
+
+
+def test_no_password_has_a_default_and_no_port_is_open_to_others() -> None:
+    text = (ROOT / "compose.yaml").read_text()
+    for name in re.findall(r"\$\{(\w*(?:PASSWORD|TOKEN)\w*)([^}]*)\}", text):
+        assert name[1].startswith(":?"), name
+    for service in compose()["services"].values():
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
+
+
+def test_what_keeps_data_has_a_volume_and_all_have_limits_or_a_profile() -> None:
+    loaded = compose()
+    named = {line.partition(":")[0] for s in loaded["services"].values() for line in s.get("volumes", [])}
+    assert set(loaded["volumes"]) <= named
+    for name, service in loaded["services"].items():
+        assert "profiles" in service or service["deploy"]["resources"]["limits"]["memory"], name
+        for mounted in service.get("volumes", []):
+            if mounted.startswith("./"):
+                assert (ROOT / mounted.partition(":")[0]).exists()
+    healthy = {name for name, service in loaded["services"].items() if "healthcheck" in service}
+    for service in loaded["services"].values():
+        for needed, how in (service.get("depends_on") or {}).items():
+            assert how == {"condition": "service_healthy"}
+            assert needed in healthy
+
+
+def test_units_start_commands_that_exist() -> None:
+    for path in (ROOT / "deploy" / "systemd").iterdir():
+        unit = configparser.ConfigParser(strict=False, interpolation=None)
+        unit.optionxform = str  # type: ignore[assignment,method-assign]
+        unit.read(path)
+        assert unit["Service"]["ExecStart"].rpartition(" ")[2] in COMMANDS | {"%i"}
+
+
+def test_the_servers_own_logs_are_bounded() -> None:
+    root = ET.parse(ROOT / "deploy" / "clickhouse" / "own-logs.xml").getroot()
+    assert all(child.get("remove") == "1" or child.find("ttl") is not None for child in root)
+
+
+def test_the_collector_writes_into_tables_that_exist() -> None:
+    from tailtrace.ingest.store import ddl
+
+    exporter = yaml.safe_load((ROOT / "deploy" / "otel-collector.yaml").read_text())["exporters"][
+        "clickhouse/tailtrace"
+    ]
+    tables = [exporter["traces_table_name"], exporter["logs_table_name"]]
+    tables += [table["name"] for table in exporter["metrics_tables"].values()]
+    made = set(re.findall(r"^CREATE TABLE (\w+)", ddl(), re.MULTILINE))
+    assert set(tables) <= made
+    assert exporter["create_schema"] is False
