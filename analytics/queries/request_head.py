@@ -72,6 +72,12 @@ def request_head(store: Store, trace_id: str, *, span_id: str | None = None) -> 
     return head_of(trace, rows, stored=stored, span_id=span_id)
 
 
+def is_judged(store: Store, trace_id: str) -> bool:
+    """Whether the jobs have written a row for the trace."""
+    sql = "SELECT count() AS n FROM requests WHERE TraceId = {trace:String}"
+    return bool(store.query(sql, {"trace": checked(trace_id)}, role="ui")[0]["n"])
+
+
 def head_of(trace: str, rows: Sequence[Mapping[str, Any]], *, stored: bool, span_id: str | None = None) -> RequestHead:
     """The head of rows of `requests` that belong to one trace (at least one)."""
     ordered = sorted(rows, key=lambda row: (row["SpanId"] != span_id, not row["IsRoot"], _start(row), row["SpanId"]))

@@ -7,7 +7,7 @@ from typing import Any, Final
 from dash import html
 
 from tailtrace.analytics.queries.neighbourhood import Neighbour, Neighbourhood, neighbourhood
-from tailtrace.analytics.queries.request_head import request_head
+from tailtrace.analytics.queries.request_head import is_judged, request_head
 from tailtrace.analytics.queries.verdicts import RequestVerdict, request_verdict
 from tailtrace.dashboard.components.axes import axis, plain_layout
 from tailtrace.dashboard.components.figures import chart
@@ -26,9 +26,9 @@ _SHOWN: Final = 10
 
 def draw_verdict(store: Store, text: Text, spec: dict[str, str]) -> Any:
     """Why this request took longer than usual, or that it did not."""
-    head = request_head(store, spec["trace"], span_id=spec["entry"] or None)
-    if not head.stored:
+    if not is_judged(store, spec["trace"]):
         return html.P(text("request.not_judged"), className="tt-muted")
+    head = request_head(store, spec["trace"], span_id=spec["entry"] or None)
     found: RequestVerdict = request_verdict(store, head.requests[0])
     if found.state == "too_few" or found.usual_ns is None:
         return html.P(text("request.too_few"), className="tt-muted")

@@ -8,12 +8,14 @@ from typing import Any, Final
 
 from tailtrace.dashboard.address import Address
 from tailtrace.dashboard.pages import (
+    alerts,
     compare,
     diagnosis,
     gpus,
     health,
     missing,
     overview,
+    regressions,
     replicas,
     request,
     requests,
@@ -49,10 +51,12 @@ NAVIGATION: Final = (
     REQUESTS,
     Page("diagnosis", "/diagnosis", diagnosis.draw, True, diagnosis.controls),
     Page("compare", "/compare", compare.draw, True, compare.controls),
+    Page("regressions", "/regressions", regressions.draw, True, regressions.controls),
     Page("whatif", "/what-if", whatif.draw, True, whatif.controls),
     Page("gpus", "/gpus", gpus.draw, True, gpus.controls),
     Page("replicas", "/replicas", replicas.draw, True, replicas.controls),
     Page("map", "/map", service_map.draw, True),
+    Page("alerts", "/alerts", alerts.draw, False, alerts.controls),
     Page("health", "/health", health.draw, False),
     Page("settings", "/settings", settings.draw, False),
 )

@@ -4,19 +4,23 @@ sentence.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from dash import html
 
 from tailtrace.analytics.queries import Overview, Window, overview, resolve_window, series
+from tailtrace.analytics.queries.conditions import conditions
 from tailtrace.analytics.queries.overview import ServiceOverview, StageSplit
 from tailtrace.analytics.queries.percentiles import Percentile
+from tailtrace.analytics.queries.together import together
 from tailtrace.dashboard.address import Address
 from tailtrace.dashboard.components.attributes import aria, data
 from tailtrace.dashboard.components.figures import chart, percentile_figure, percentile_key, rate_figure, shares_figure
 from tailtrace.dashboard.components.link import link
 from tailtrace.dashboard.components.marks import percentile_mark, simulated_mark
+from tailtrace.dashboard.components.page import condition_words
 from tailtrace.dashboard.components.stage_bar import legend, mini_bar
 from tailtrace.dashboard.format import count, duration, moment, rate, share
 from tailtrace.dashboard.pages.first_run import first_run
@@ -184,9 +188,14 @@ def _splits(text: Text, splits: list[StageSplit]) -> Any:
 
 
 def _charts(store: Store, text: Text, address: Address, window: Window, focus: ServiceOverview) -> Any:
-    data = series(store, window, focus.service, is_root=address.is_root)
+    calls: list[Callable[[], Any]] = [
+        partial(series, store, window, focus.service, is_root=address.is_root),
+        partial(conditions, store, window, focus.service),
+    ]
+    data, shared = together(calls)
     outcomes = text("overview.outcomes_short")
     requests = address.only("range", "since", "until", "root").href("/requests", service=focus.service, order="slowest")
+    kept = Address(range=address.range, since=address.since, until=address.until, service=focus.service)
     drawn = [one.stage for one in data.stages if max((part or 0.0) for part in one.share) >= _LEGEND_FROM]
     key = percentile_key()
     panels = [
@@ -211,6 +220,11 @@ def _charts(store: Store, text: Text, address: Address, window: Window, focus: S
                 [
                     html.H2(focus.service or text("service.unnamed"), className="tt-section"),
                     simulated_mark(text) if focus.simulated else None,
+                    html.Span(condition_words(text, shared), className="tt-caption"),
+                    *[
+                        link(text(f"nav.{key}"), href=kept.href(f"/{key}"), className="tt-button is-small")
+                        for key in ("diagnosis", "compare")
+                    ],
                     link(text("overview.slowest"), href=requests, className="tt-button is-small"),
                 ],
                 className="tt-page-head",

@@ -46,6 +46,7 @@ def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, addr
     if address.box:
         calls.append(partial(box_panel, store, text, address))
     found, cells, values, *compared = together(calls)
+    marked = parse_box(address.box) if address.box else None
     return html.Div(
         [
             _head(text, address, window, wanted, found),
@@ -54,9 +55,7 @@ def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, addr
                     facet_list(text, address, values),
                     html.Div(
                         [
-                            heatmap_panel(text, cells, parse_box(address.box) if address.box else None)
-                            if cells.counts
-                            else None,
+                            heatmap_panel(text, cells, marked) if cells.counts else None,
                             *compared,
                             request_table(text, found, chosen_columns(address))
                             if found.requests

@@ -1,0 +1,144 @@
+"""Regressions: windows in which a service was slower than before, newest first, with the cause of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from dash import html
+
+from tailtrace.analytics.queries import resolve_window
+from tailtrace.analytics.queries.recorded import (
+    RecordedChange,
+    RecordedMarker,
+    recorded_changes,
+    recorded_markers,
+)
+from tailtrace.analytics.queries.verdicts import WindowVerdict, verdicts
+from tailtrace.dashboard.address import Address
+from tailtrace.dashboard.components.link import link
+from tailtrace.dashboard.components.page import notice, panel, service_controls, table, tag
+from tailtrace.dashboard.format import count, moment, share
+from tailtrace.dashboard.pages.first_run import first_run
+from tailtrace.dashboard.text import Text
+from tailtrace.ingest.settings import ServerSettings
+from tailtrace.ingest.store import Store
+
+_PATH: Final = "/regressions"
+_SHOWN: Final = 100
+_HOUR: Final = 3_600_000_000_000
+
+
+def controls(store: Store, text: Text, address: Address) -> Any:
+    return service_controls(store, text, address)
+
+
+def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, address: Address) -> Any:
+    window = resolve_window(
+        store, since=address.since or None, until=address.until or None, span=address.range or None, default_span="24h"
+    )
+    if window is None:
+        return first_run(text, settings)
+    found = verdicts(store, window.since_ns, window.until_ns, service=address.service, limit=_SHOWN)
+    head = html.Div(
+        [
+            html.H1(text("nav.regressions")),
+            html.Span(
+                text("range.words", since=moment(window.since_ns), until=moment(window.until_ns)),
+                className="tt-caption",
+            ),
+        ],
+        className="tt-page-head",
+    )
+    changes = recorded_changes(store, window.since_ns, window.until_ns, service=address.service)
+    markers = recorded_markers(store, window.since_ns, window.until_ns, service=address.service)
+    above = [_changes(text, changes), _markers(text, markers)]
+    if not found.verdicts and not changes:
+        return html.Div(
+            [head, *above, notice(text("regressions.none"), text("regressions.none.hint"))], className="tt-page"
+        )
+    shown = text("showing", shown=count(len(found.verdicts)), total=count(found.total))
+    rows = [_row(text, one) for one in found.verdicts]
+    return html.Div([head, *above, panel(text("regressions.windows"), shown, *rows)], className="tt-page")
+
+
+def _changes(text: Text, found: Sequence[RecordedChange]) -> Any:
+    if not found:
+        return None
+    heads = [(text("regressions.since"), ""), (text("regressions.until"), ""), (text("column.service"), ""),
+             (text("column.model"), ""), (text("gpus.quantity"), ""), (text("regressions.state"), ""),
+             (text("column.stage"), ""), ("", "")]  # fmt: skip
+
+    def row(one: RecordedChange) -> list[Any]:
+        until = one.until_unix_ns or str(int(one.onset_unix_ns) + _HOUR)
+        around = Address(since=one.onset_unix_ns, until=until, service=one.service)
+        stage = f"{text.stage(one.stage)} ({share(one.stage_share)})" if one.stage else "–"
+        return [
+            moment(one.onset_unix_ns), moment(one.until_unix_ns), one.service, one.model,
+            text.or_else(f"chart.{one.metric}", one.metric),
+            tag(text.or_else(f"change.{one.state}", one.state), "bad" if one.state == "confirmed" else "warn"), stage,
+            link(text("nav.compare"), href=around.href("/compare"), className="tt-button is-small"),
+        ]  # fmt: skip
+
+    rows = [row(one) for one in found]
+    return panel(text("regressions.changes"), text("regressions.changes.hint"), table(heads, rows))
+
+
+def _markers(text: Text, found: Sequence[RecordedMarker]) -> Any:
+    if not found:
+        return None
+    heads = [(text("column.start"), ""), (text("column.service"), ""), (text("health.kind"), ""), ("", "")]
+    rows = [
+        [moment(one.time_unix_ns), one.service or "–", one.kind, one.text or f"{one.was or '–'} → {one.became}"]
+        for one in found
+    ]
+    return panel(text("regressions.markers"), "", table(heads, rows))
+
+
+def _row(text: Text, one: WindowVerdict) -> Any:
+    verdict = one.verdict or {}
+    cause, confidence = str(verdict.get("cause", "unknown")), str(verdict.get("confidence", "low"))
+    sure = confidence == "high" and cause != "unknown"
+    span = {"since": one.since_unix_ns, "until": one.until_unix_ns, "service": one.service}
+    return html.Div(
+        [
+            html.Span("▲", className="tt-rank tt-bad"),
+            html.Div(
+                [
+                    html.Div(
+                        [
+                            html.Strong(one.service or text("service.unnamed")),
+                            html.Span(text("regressions.slower", relative=f"{one.relative:+.0%}")),
+                            html.Span(
+                                f"{moment(one.since_unix_ns)} – {moment(one.until_unix_ns)[11:]}",
+                                className="tt-caption",
+                            ),
+                        ],
+                        className="tt-card-head",
+                    ),
+                    html.Div(
+                        [
+                            html.Span(
+                                text("verdict.high" if sure else "verdict.maybe", cause=text.cause(cause), reason="")
+                            ),
+                            tag(text("verdict.share", share=share(verdict.get("share")))),
+                            tag(text.or_else(f"confidence.{confidence}", confidence), "high" if sure else ""),
+                        ],
+                        className="tt-card-head",
+                    )
+                    if verdict
+                    else None,
+                ]
+            ),
+            html.Div(
+                [
+                    link(
+                        text("nav.diagnosis"), href=Address(**span).href("/diagnosis"), className="tt-button is-small"
+                    ),
+                    " ",
+                    link(text("nav.compare"), href=Address(**span).href("/compare"), className="tt-button is-small"),
+                ]
+            ),
+        ],
+        className="tt-finding",
+    )
