@@ -13,6 +13,7 @@ from tailtrace.analytics.queries.replicas import Replicas, replicas
 from tailtrace.analytics.queries.request import RequestDetail, get_request
 from tailtrace.analytics.queries.request_filter import RequestFilter
 from tailtrace.analytics.queries.requests import RequestList, list_requests
+from tailtrace.analytics.queries.root_cause import RootCause, root_cause
 from tailtrace.analytics.queries.selection import Selection, parse_filters, select
 from tailtrace.analytics.queries.series import Series, series
 from tailtrace.analytics.queries.services import Services, services
@@ -38,6 +39,7 @@ __all__ = [
     "RequestDetail",
     "RequestFilter",
     "RequestList",
+    "RootCause",
     "Selection",
     "Series",
     "Services",
@@ -62,6 +64,7 @@ __all__ = [
     "parse_filters",
     "replicas",
     "resolve_window",
+    "root_cause",
     "run_sql",
     "select",
     "series",

@@ -75,7 +75,8 @@ def root_cause(store: Store, selection: Selection, reference: Selection) -> Root
         str(selection.until_ns),
         str(reference.since_ns),
         str(reference.until_ns),
-        *counts,
+        counts[0],
+        counts[1],
         suspects,
         None if min(counts) >= FEWEST else f"{counts[0]} and {counts[1]} requests; {FEWEST} of each are needed",
     )

@@ -1,4 +1,4 @@
-"""Routes of the statistical answers: attribution, compare, slow, whatif, replicas, batch-curve, tokens."""
+"""Routes of the statistical answers: attribution, compare, root-cause, slow, whatif, replicas, batch-curve, tokens."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from tailtrace.analytics.queries import (
     parse_filters,
     replicas,
     resolve_window,
+    root_cause,
     select,
     slow_versus_rest,
     to_json,
@@ -59,6 +60,15 @@ def add_answers(router: APIRouter, store: Store) -> None:
             return _json(compare(store, _with(chosen, by, a), _with(chosen, by, b)))
         one, other = _windows(store, since, until, range, at, a_since, a_until)
         return _json(compare(store, Selection(service, *one, filters), Selection(service, *other, filters)))
+
+    @router.get("/root-cause")
+    def at_fault(
+        service: Service, since: Text = None, until: Text = None, range: Text = None, at: Text = None,
+        a_since: Text = None, a_until: Text = None, filter: Texts = [],  # noqa: B006
+    ) -> Response:  # fmt: skip
+        filters = parse_filters(filter)
+        before, now = _windows(store, since, until, range, at, a_since, a_until)
+        return _json(root_cause(store, Selection(service, *now, filters), Selection(service, *before, filters)))
 
     @router.get("/slow")
     def slow_ones(

@@ -55,7 +55,7 @@ def test_compare_by_attribute_at_a_time_and_with_what_was_before(client: TestCli
     assert before["a"]["until_unix_ns"] == before["b"]["since_unix_ns"] == middle
 
 
-@pytest.mark.parametrize("path", ["slow", "whatif", "replicas", "batch-curve", "tokens"])
+@pytest.mark.parametrize("path", ["root-cause", "slow", "whatif", "replicas", "batch-curve", "tokens"])
 def test_every_answer_has_its_range(client: TestClient, path: str) -> None:
     body = client.get(f"/api/v1/{path}", params={"service": "api", **RANGE}).json()
     assert body["service"] == "api"
