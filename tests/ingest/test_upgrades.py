@@ -1,0 +1,36 @@
+"""Data of every released schema version is opened by this release, and goes on from there."""
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tailtrace.ingest.store.migrations import migrations
+
+HERE = Path(__file__).resolve().parent
+ARCHIVES = sorted((HERE.parent / "data" / "directories").glob("schema-*.tar.xz"))
+
+
+@pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name)
+def test_an_old_directory_is_opened_and_written_to(archive: Path, tmp_path: Path) -> None:
+    with tarfile.open(archive) as packed:
+        packed.extractall(tmp_path, filter="data")
+    opened = subprocess.run(
+        [sys.executable, str(HERE / "opened_directory.py"), str(tmp_path / "data")],
+        env={**os.environ, "PYTHONPATH": str(HERE)}, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert opened.returncode == 0, opened.stderr
+    found = json.loads(opened.stdout)
+    assert found["version"] == max(migration.version for migration in migrations())
+    assert found["rows"] == {
+        "otel_traces": 5, "otel_traces_trace_id_ts": 2, "span_inbox": 5, "otel_logs": 3, "otel_metrics_gauge": 1,
+        "otel_metrics_sum": 1,
+    }  # fmt: skip
+
+
+def test_there_is_one_to_open() -> None:
+    assert ARCHIVES
