@@ -50,3 +50,8 @@ def add_error_handlers(server: FastAPI) -> None:
     async def http(request: Request, error: HTTPException) -> Response:
         code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "failed")
         return error_response(error.status_code, code, str(error.detail))
+
+    @server.exception_handler(Exception)
+    async def unexpected(request: Request, error: Exception) -> Response:
+        # Starlette logs the traceback after this answer, which says nothing of the inside.
+        return error_response(500, "failed", "a failure of the server's own: its log has the reason")

@@ -98,6 +98,21 @@ def test_every_error_has_one_shape(client: TestClient, path: str, status: int, c
     assert body["error"]["message"]
 
 
+def test_a_failure_of_our_own_has_the_shape_too(
+    store: Store, settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> object:
+        raise ZeroDivisionError("secret of the inside")
+
+    with TestClient(create_app(store, settings), base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
+        monkeypatch.setattr(store, "query", fails)
+        monkeypatch.setattr(store, "query_arrow", fails)
+        answer = client.get("/api/v1/services")
+    assert answer.status_code == 500
+    assert answer.json()["error"]["code"] == "failed"
+    assert "secret" not in answer.text
+
+
 def test_the_other_answers(client: TestClient) -> None:
     assert [one["service"] for one in client.get("/api/v1/services").json()["services"]] == ["api", "gateway"]
     assert [one["service"] for one in client.get("/api/v1/overview").json()["services"]] == ["api", "gateway"]
