@@ -101,6 +101,11 @@ class Gateway:
             time_named_parts(self._app, self._stages, self._sniff)
         except Exception:
             log.exception("tailtrace: dependencies and middleware are not timed")
+        active = runtime.active
+        if active is not None and active.settings.watch_loop:
+            from tailtrace.instrumentation.loop_probe import watch_loop
+
+            watch_loop()
 
 
 def begin(scope: Message, sample: int) -> tuple[Record, Message]:

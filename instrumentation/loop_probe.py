@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final
@@ -54,6 +56,7 @@ class LoopProbe:
 
     def stop(self) -> None:
         self._stop.set()
+        _watched.discard(self._loop)
         if self._handle is not None:
             self._handle.cancel()
 
@@ -79,7 +82,7 @@ class LoopProbe:
         loop_before = _schedstat(self._loop_stat)
         began = asked = time.monotonic()
         try:
-            while not self._stop.is_set():
+            while not self._stop.is_set() and not self._loop.is_closed():
                 time.sleep(PERIOD_S)
                 now = time.monotonic()
                 stat = _schedstat(own)
@@ -148,12 +151,25 @@ class _Nothing:
 
 
 _exporter: tuple[runtime.Runtime, Any] | None = None
+_watched: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """The parent's threads are not in the child."""
+    global _exporter
+    _exporter = None
+    _watched.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def watch_loop() -> LoopProbe | _Nothing:
     """Watch the running loop until the result's `stop`, or the end of its `with` block. Never raises.
 
-    Call it on the loop, after `instrument()`; without either it says so in the log and watches nothing.
+    Call it on the loop, after `instrument()`; without either it says so in the log and watches nothing. `wrap_gateway`
+    does so itself (setting `watch_loop`); a loop that is watched already is not watched twice.
     """
     global _exporter
     try:
@@ -165,6 +181,8 @@ def watch_loop() -> LoopProbe | _Nothing:
     if active is None:
         log.warning("tailtrace: watch_loop() needs instrument() first; nothing is watched")
         return _Nothing()
+    if loop in _watched:
+        return _Nothing()
     try:
         from tailtrace.instrumentation.metrics import MetricsExporter
 
@@ -174,6 +192,7 @@ def watch_loop() -> LoopProbe | _Nothing:
             _exporter = (active, made)
         probe = LoopProbe(loop, _exporter[1].put)
         probe.start()
+        _watched.add(loop)
     except Exception:
         log.exception("tailtrace: the event loop is not watched")
         return _Nothing()

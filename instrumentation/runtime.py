@@ -6,6 +6,7 @@ import atexit
 import logging
 import os
 import sys
+import threading
 from typing import Any
 
 from tailtrace.errors import ConfigError
@@ -42,15 +43,40 @@ class Runtime:
         try:
             self.exporter.start()
             record.submit = self.exporter.put
+            self._find_gpus()
         except RuntimeError:
             # No thread can start while the interpreter ends; the item is sent by shutdown's thread or counted there.
             pass
         self.exporter.put(item)
 
+    def _find_gpus(self) -> None:
+        """Names this process's GPUs, once and off every request's way: opening NVML takes milliseconds a GPU."""
+        if not self.settings.find_gpus or "tailtrace.gpu_uuids" in self.resource or not _uses_cuda():
+            return
+
+        def find() -> None:
+            try:
+                from tailtrace.instrumentation.sampler.visible import gpu_uuids
+
+                found, uncertain = gpu_uuids()
+                if found and not uncertain and "tailtrace.gpu_uuids" not in self.resource:
+                    self.describe(keyed({"gpu_uuids": ",".join(found)}))
+            except Exception:
+                log.exception("tailtrace: the GPUs of this process are not known")
+
+        threading.Thread(target=find, name="tailtrace-gpus", daemon=True).start()
+
     def describe(self, attributes: dict[str, Any]) -> None:
         self._described.update(attributes)
         self.resource.update(attributes)
         self.exporter.describe(self.resource)
+
+
+def _uses_cuda() -> bool:
+    """Whether this process has begun to use CUDA; a gateway on a GPU machine has not."""
+    torch = sys.modules.get("torch")
+    started = getattr(getattr(torch, "cuda", None), "is_initialized", None)
+    return bool(started and started()) or any(name in sys.modules for name in ("cupy", "pycuda", "tensorrt"))
 
 
 active: Runtime | None = None

@@ -68,6 +68,12 @@ class Settings:
     buffer_bytes: int = _setting(32 << 20, ("TAILTRACE_BUFFER_BYTES",), "bytes kept while the receiver is away")
     shutdown_s: float = _setting(5.0, ("TAILTRACE_SHUTDOWN_S",), "longest that leaving the process may take")
     sample: int = _setting(1, ("TAILTRACE_SAMPLE",), "record one request in N, chosen by trace id")
+    watch_loop: bool = _setting(
+        True, ("TAILTRACE_WATCH_LOOP",), "measure how late the event loop of a wrapped gateway is, and why"
+    )
+    find_gpus: bool = _setting(
+        True, ("TAILTRACE_FIND_GPUS",), "name the GPUs that this process sees, where it uses CUDA and NVML can be read"
+    )
     resource: dict[str, Any] = _setting(  # noqa: RUF009
         dict, ("OTEL_RESOURCE_ATTRIBUTES",), "further attributes of this process"
     )

@@ -135,6 +135,6 @@ class Scraper:
         point = scope.metrics.add(name="tailtrace.absent", unit="1").gauge.data_points.add(
             time_unix_nano=now_unix_ns, as_int=1
         )
-        point.attributes.add(key="metric").value.string_value = "scrape"
-        point.attributes.add(key="reason").value.string_value = reason
+        point.attributes.add(key="tailtrace.metric").value.string_value = "scrape"
+        point.attributes.add(key="tailtrace.reason").value.string_value = reason
         self._pipeline.submit("metrics", request.SerializeToString(), 1)

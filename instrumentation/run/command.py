@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,11 +17,12 @@ from tailtrace.errors import ConfigError
 from tailtrace.instrumentation.run.targets import TARGETS
 
 USAGE: Final = """\
-Usage: tailtrace run [--check] [--service NAME] [--endpoint URL] -- CMD [ARGS...]
+Usage: tailtrace run [--check] [--sample] [--service NAME] [--endpoint URL] -- CMD [ARGS...]
 
 Runs CMD with instrumentation in it and in every Python process it starts. Nothing in its code changes.
 
   --check          say what would be hooked, and do not run CMD
+  --sample         read this host's GPU, link and host counters too, until CMD ends
   --service NAME   service.name (else OTEL_SERVICE_NAME, else the engine's name)
   --endpoint URL   OTLP receiver (else OTEL_EXPORTER_OTLP_ENDPOINT, else http://127.0.0.1:4318)
   --help           this text
@@ -35,7 +37,7 @@ def run(arguments: Sequence[str]) -> int:
     """Becomes CMD; returns only for --help and --check. Raises ConfigError for options that do not make sense."""
     words = list(arguments)
     environ: dict[str, str] = {}
-    check = False
+    check = sample = False
     while words and words[0].startswith("-"):
         word = words.pop(0)
         if word == "--":
@@ -46,6 +48,8 @@ def run(arguments: Sequence[str]) -> int:
             return 0
         if option == "--check":
             check = True
+        elif option == "--sample":
+            sample = True
         elif option in {"--service", "--endpoint"}:
             if not equals:
                 value = words.pop(0) if words else ""
@@ -66,6 +70,10 @@ def run(arguments: Sequence[str]) -> int:
         return check_program(Path(program), words, prepared)
     sys.stdout.flush()
     sys.stderr.flush()
+    if sample:
+        # This process becomes CMD: its id is the one that the sampler ends with.
+        command = [sys.executable, "-m", "tailtrace", "sample", f"--parent={os.getpid()}"]
+        subprocess.Popen(command, env={**os.environ, **environ}, stdin=subprocess.DEVNULL)
     os.execve(program, words, prepared)
 
 

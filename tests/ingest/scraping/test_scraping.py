@@ -146,7 +146,7 @@ def test_canonical_names_and_units(store: Store, tmp_path: Path, page: tuple[typ
 
 def test_openmetrics_and_summaries() -> None:
     text = "# TYPE a counter\n# UNIT a_seconds seconds\na_total 3\n# TYPE q summary\nq_sum 4\nq_count 2\n# EOF\n"
-    with pytest.raises(ValueError, match="Unit"):
+    with pytest.raises(ValueError, match="Clashing"):
         read_exposition(text, "application/openmetrics-text; version=1.0.0", {}, NOW)
     good = (
         "# TYPE a counter\na_total 3\na_created 1.5\n"
