@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,14 @@ class Interval:
     stage: str
     start_unix_ns: str
     duration_ns: int
+
+
+def longest(path: Sequence[Any], limit: int) -> Sequence[Any]:
+    """At most `limit` of the judge's segments: the longest, in time order."""
+    if len(path) <= limit:
+        return path
+    chosen = sorted(range(len(path)), key=lambda at: path[at].start_unix_ns - path[at].end_unix_ns)[:limit]
+    return [path[at] for at in sorted(chosen)]
 
 
 def segments(path: Iterable[Any]) -> list[Segment]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tailtrace.analytics.judge import judge_spans
-from tailtrace.analytics.queries.critical_path import Interval, Segment, intervals, segments
+from tailtrace.analytics.queries.critical_path import Interval, Segment, intervals, longest, segments
 from tailtrace.analytics.queries.request_head import StageLine, request_head
 from tailtrace.analytics.queries.request_row import RequestRow
 from tailtrace.analytics.queries.trace_spans import SpanRow, span_rows
@@ -19,14 +19,16 @@ MAX_SPANS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class RequestDetail:
-    """`critical_path` and `stage_table` are of `requests[0]`. `spans` holds `spans_shown` of `spans_total`,
-    parents first. `verdict` is of `requests[0]`, null until the jobs have judged it.
+    """`critical_path` and `stage_table` are of `requests[0]`; of a path of more than 20,000 segments
+    (`critical_path_total` says how many) only the longest are here, in time order. `spans` holds `spans_shown` of
+    `spans_total`, parents first. `verdict` is of `requests[0]`, null until the jobs have judged it.
     """
 
     trace_id: str
     requests: list[RequestRow]
     stage_table: list[StageLine]
     critical_path: list[Segment]
+    critical_path_total: int
     derived: list[Interval]
     spans: list[SpanRow]
     spans_total: int
@@ -52,7 +54,8 @@ def get_request(
         trace_id=head.trace_id,
         requests=head.requests,
         stage_table=head.stage_table,
-        critical_path=segments(own.segments) if own else [],
+        critical_path=segments(longest(own.segments, max_spans)) if own else [],
+        critical_path_total=len(own.segments) if own else 0,
         derived=[one for each in judged for one in intervals(each.derived)],
         spans=spans[:max_spans],
         spans_total=len(spans),

@@ -61,7 +61,7 @@ def _page(detail: dict[str, Any]) -> Iterator[RenderableType]:
     yield _stage_table(detail["stage_table"])
     if path := detail["critical_path"]:
         yield Text("")
-        yield _critical_path(path, int(first["start_unix_ns"]))
+        yield _critical_path(path, int(first["start_unix_ns"]), detail.get("critical_path_total", len(path)))
     for other in detail["requests"][1:]:
         yield Text(
             f"also in this trace: {plain(other['name'])}  {plain(other['service'])}  {duration(other['duration_ns'])}",
@@ -149,7 +149,7 @@ def _bar(part: float) -> str:
     return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
 
 
-def _critical_path(path: list[dict[str, Any]], start_ns: int) -> RenderableType:
+def _critical_path(path: list[dict[str, Any]], start_ns: int, total: int) -> RenderableType:
     """The segments in time order; of a long path the longest ones, still in time order."""
     from rich.table import Table
 
@@ -171,6 +171,6 @@ def _critical_path(path: list[dict[str, Any]], start_ns: int) -> RenderableType:
                 duration(segment["duration_ns"]),
                 f"{plain(segment['name'])}  {plain(segment['service'])}{edge}",
             )
-    if len(path) > len(longest):
-        table.caption = f"{len(path) - len(longest)} shorter segments are not shown"
+    if total > len(longest):
+        table.caption = f"{total - len(longest)} shorter segments are not shown"
     return table

@@ -79,6 +79,15 @@ def test_the_critical_path_covers_the_request(traced: Store) -> None:
         at += one.duration_ns
 
 
+def test_a_long_path_keeps_its_longest_segments_and_says_how_many_there_are(traced: Store) -> None:
+    detail = get_request(traced, TRACE, max_spans=2)
+    whole = get_request(traced, TRACE)
+    longest = sorted(whole.critical_path, key=lambda one: -one.duration_ns)[:2]
+    assert detail.critical_path == [one for one in whole.critical_path if one in longest]
+    assert (detail.critical_path_total, whole.critical_path_total) == (4, 4)
+    assert (detail.spans_shown, len(detail.spans), detail.spans_total) == (2, 2, whole.spans_total)
+
+
 def test_another_entry_can_be_first(traced: Store) -> None:
     detail = get_request(traced, TRACE, span_id=f"{4:016x}")
     assert detail.requests[0].service == "llm"
