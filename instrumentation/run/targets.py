@@ -51,6 +51,18 @@ def _vllm(module: Any) -> None:
     hook(module)
 
 
+def _sglang(module: Any) -> None:
+    from tailtrace.instrumentation.engines import sglang
+
+    sglang.hook(module)
+
+
+def _llama_cpp(module: Any) -> None:
+    from tailtrace.instrumentation.engines import llama_cpp
+
+    llama_cpp.hook(module)
+
+
 TARGETS: Final[dict[str, Callable[[Any], None]]] = {
     "uvicorn.config": _uvicorn_config,
     "uvicorn.protocols.http.httptools_impl": _uvicorn_httptools,
@@ -63,6 +75,9 @@ TARGETS: Final[dict[str, Callable[[Any], None]]] = {
     "vllm.v1.engine.output_processor": _vllm,
     "vllm.v1.engine.core": _vllm,
     "vllm.v1.core.sched.scheduler": _vllm,
+    "sglang.srt.managers.tokenizer_manager": _sglang,
+    "sglang.srt.managers.scheduler": _sglang,
+    "llama_cpp.llama": _llama_cpp,
 }
 
 
