@@ -39,9 +39,9 @@ def body(number: int) -> bytes:
 class Sender:
     """Sends numbered bodies one after the other until told to stop, each again and again until it is acknowledged."""
 
-    def __init__(self, server: Any, lane: int) -> None:
+    def __init__(self, server: Any, lane: int, *, pause_s: float = 0.0) -> None:
         self.acknowledged: list[int] = []
-        self._server, self._lane = server, lane
+        self._server, self._lane, self._pause_s = server, lane, pause_s
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -56,6 +56,7 @@ class Sender:
                 time.sleep(0.02)
             self.acknowledged.append(number)
             number += 1
+            self._stop.wait(self._pause_s)
 
     def finish(self) -> list[int]:
         self._stop.set()
