@@ -104,8 +104,10 @@ def answer(store: Store, question: Question) -> tuple[str, str]:
         idle = gpu_idle(store, question.service, question.since_ns, question.until_ns)
         waits = [total for total in idle.totals if total.state == "idle"]
         return (max(waits, key=lambda total: total.ns).cause, "high") if waits else (NONE, "high")
-    verdict = why(store, question.service, question.since_ns, question.until_ns).verdict
-    return (verdict.cause, verdict.confidence) if verdict else (NONE, "high")
+    found = why(store, question.service, question.since_ns, question.until_ns)
+    if found.state == "too_few":
+        return ("unknown", "low")
+    return (found.verdict.cause, found.verdict.confidence) if found.verdict else (NONE, "high")
 
 
 def print_confusion(pairs: Counter[tuple[str, str]]) -> None:

@@ -9,9 +9,11 @@ from typing import Final, Literal
 
 import numpy as np
 
+from tailtrace.analytics.verdicts import thresholds as limit
 from tailtrace.analytics.verdicts.demand import tokens
+from tailtrace.analytics.verdicts.excess import Excess
 from tailtrace.analytics.verdicts.judge import Judgement, judge_window
-from tailtrace.analytics.verdicts.observed import Observed
+from tailtrace.analytics.verdicts.observed import STAGE_INDEX, Floats, Observed
 from tailtrace.analytics.verdicts.read import observe
 from tailtrace.analytics.verdicts.verdict import Evidence, Part, Verdict
 from tailtrace.errors import Rejected
@@ -168,14 +170,17 @@ def why(
     reference_ns: int | None = None,
     goal: Goal | None = None,
 ) -> Why:
-    """The window against the time before it (`reference_ns` long; three times the window, at least an hour), as far as
-    there is any. Raises Rejected for an empty window.
+    """The window against the time before it (`reference_ns` long; three times the window, at least an hour), or after
+    it where nothing is before. Raises Rejected for an empty window.
     """
     if until_ns <= since_ns:
         raise Rejected("the window is empty: since must be before until")
     length = reference_ns or max(REFERENCE * (until_ns - since_ns), LEAST_REFERENCE_NS)
     during = observe(store, service, since_ns, until_ns)
     before = observed_part(observe(store, service, since_ns - length, since_ns))
+    if len(before.requests) < limit.FEW_REQUESTS.value:
+        after = observed_part(observe(store, service, until_ns, until_ns + length))
+        before = after if len(after.requests) >= limit.FEW_REQUESTS.value else before
     return diagnosis(service, before, during, judge_window(before, during), goal)
 
 
@@ -265,9 +270,7 @@ def _steps(found: Judgement, total: float) -> list[Step]:
     return out
 
 
-def _spent(found: object, stages: frozenset[str], side: str) -> int:
-    from tailtrace.analytics.verdicts.observed import STAGE_INDEX
-
+def _spent(found: Excess, stages: frozenset[str], side: str) -> int:
     values = getattr(found, f"stage_{side}")
     return round(sum(float(values[STAGE_INDEX[stage]]) for stage in stages if stage in STAGE_INDEX))
 
@@ -291,7 +294,7 @@ def _side(seen: Observed) -> Side:
     )
 
 
-def _mean(values: np.ndarray) -> int | None:
+def _mean(values: Floats) -> int | None:
     known = values[np.isfinite(values)]
     return round(float(known.mean())) if len(known) else None
 

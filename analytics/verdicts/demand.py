@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailtrace.analytics.verdicts import thresholds as limit
-from tailtrace.analytics.verdicts.observed import Observed, Requests, Steps
+from tailtrace.analytics.verdicts.observed import Floats, Observed, Requests, Steps
 from tailtrace.analytics.verdicts.verdict import Evidence
 
 
@@ -133,7 +133,7 @@ def _mixed(a: Tokens, b: Tokens) -> tuple[bool, bool]:
     return all(changed), tail and not changed[1]
 
 
-def _mean(values: np.ndarray) -> float:
+def _mean(values: Floats) -> float:
     known = values[np.isfinite(values)]
     return float(known.mean()) if len(known) else float("nan")
 

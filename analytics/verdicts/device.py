@@ -32,11 +32,13 @@ class Finding:
 class Device:
     """`slower`: step time / reference at the same batch, by phase, over all replicas (1 = as before, NaN = unknown).
 
-    `shares`: of that slowness, each finding's share by phase; they sum to 1.
+    `shares`: of that slowness, each finding's share by phase; they sum to 1. `faults`: what counters alone show, for
+    where steps do not say how much slower they were; shares sum to 1.
     """
 
     slower: dict[Phase, float]
     shares: dict[Phase, list[tuple[Finding, float]]]
+    faults: list[tuple[Finding, float]]
 
 
 def device(before: Observed, during: Observed) -> Device:
@@ -59,7 +61,8 @@ def device(before: Observed, during: Observed) -> Device:
         total = sum(weight for _, weight in found)
         slower[phase] = spent / (spent - lost) if spent > 0 and lost < spent else 1.0 if spent > 0 else float("nan")
         shares[phase] = [(finding, weight / total) for finding, weight in found] if total > 0 else []
-    return Device(slower, shares)
+    faults = [fault for gpus in during.gpus.values() if (fault := gpu_fault(before.counters, during.counters, gpus))]
+    return Device(slower, shares, [(fault, 1.0 / len(faults)) for fault in faults])
 
 
 def step_ratio(before: Steps, during: Steps, phase: Phase) -> tuple[float, float]:
@@ -115,6 +118,22 @@ def why_slow(before: Observed, during: Observed, replica: str, phase: Phase) -> 
         if launch:
             return Finding("launch_bound", 0.7, launch)
         return Finding(UNKNOWN, 0.0, reason="steps are slower, and there are no counters of their GPUs")
+    fault = gpu_fault(usual, now, gpus)
+    if fault is not None:
+        return fault
+    behind = rank_behind(now, gpus)
+    if behind:
+        return Finding("straggler_rank", 0.8, behind)
+    if launch:
+        return Finding("launch_bound", 0.9, launch)
+    pcie = link_bound(usual, now, gpus, "pcie", limit.PCIE)
+    if pcie:
+        return Finding("pcie", 0.8, pcie)
+    return bound_by(now, gpus, phase)
+
+
+def gpu_fault(usual: Counters, now: Counters, gpus: tuple[str, ...]) -> Finding | None:
+    """What no load explains: an error the driver reported, clocks that were cut, links that are full or gone."""
     errors = now.over("hw.errors", gpus, "xid")
     if sum(errors) > limit.XID.value:
         return Finding("gpu_fault", 0.95, (_evidence("XID errors a second", sum(errors), limit.XID),))
@@ -128,15 +147,7 @@ def why_slow(before: Observed, during: Observed, replica: str, phase: Phase) -> 
     nvlink = link_bound(usual, now, gpus, "nvlink", limit.NVLINK)
     if nvlink:
         return Finding("nvlink", 0.9, nvlink)
-    behind = rank_behind(now, gpus)
-    if behind:
-        return Finding("straggler_rank", 0.8, behind)
-    if launch:
-        return Finding("launch_bound", 0.9, launch)
-    pcie = link_bound(usual, now, gpus, "pcie", limit.PCIE)
-    if pcie:
-        return Finding("pcie", 0.8, pcie)
-    return bound_by(now, gpus, phase)
+    return None
 
 
 def bound_by(now: Counters, gpus: tuple[str, ...], phase: Phase) -> Finding:

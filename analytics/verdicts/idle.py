@@ -85,7 +85,7 @@ def covered(edges: Ints, begin: Ints, end: Ints) -> Floats:
         starts, ends = np.sort(begin), np.sort(end)
         total_start, total_end = np.concatenate([[0], np.cumsum(starts)]), np.concatenate([[0], np.cumsum(ends)])
         i, j = np.searchsorted(starts, at, side="right"), np.searchsorted(ends, at, side="right")
-        return ((i * at - total_start[i]) - (j * at - total_end[j])).astype(np.float64)
+        return np.asarray((i * at - total_start[i]) - (j * at - total_end[j]), np.float64)
 
     base = int(edges[0])
     begin, end = begin - base, np.maximum(end, begin) - base

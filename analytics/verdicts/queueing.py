@@ -59,7 +59,9 @@ def missing_replica(before: Observed, during: Observed, load: Demand) -> Finding
         fresh = [replica for replica, uuids in during.gpus.items() if uuids not in known]
         if fresh or len(during.gpus) > len(before.gpus):
             return Finding("scale_up_late", 0.9, (*load.evidence("capacity"), proof))
-    return Finding("cold_start", 0.9, (proof,))
+    counted = any(during.counters.over("hw.gpu.utilization", gpus) for gpus in _all_gpus(before, during))
+    # Without counters of the GPUs a fault that made the start necessary cannot be ruled out.
+    return Finding("cold_start", 0.9 if counted else 0.7, (proof,))
 
 
 def queue(before: Observed, during: Observed, load: Demand, slow: Device) -> list[tuple[Finding, float]]:

@@ -105,7 +105,9 @@ class Rules:
         trip = _over("client round trip / reference", far / near, limit.RTT)
         if far / near >= limit.RTT.value:
             return _one("client_link", 0.9 if counted else 0.8, trip)
-        return _one("slow_reader", 0.85 if counted else 0.5, _stage_ms("stream_out", usual, now), trip)
+        if not counted:
+            return _unknown("the client takes its bytes late; without TCP counters it may be the line or the reader")
+        return _one("slow_reader", 0.85, _stage_ms("stream_out", usual, now), trip)
 
     def _kv_load(self, usual: float, now: float) -> Shares:
         gpus = tuple(gpu for group in self.during.gpus.values() for gpu in group)
@@ -142,12 +144,15 @@ class Rules:
         missed = per_token * b.computed - usual - asked
         slower = self.slow.slower.get("prefill", float("nan"))
         held = now * (1.0 - 1.0 / slower) if np.isfinite(slower) and slower >= limit.STEP_SLOWER.value else 0.0
+        found = self.slow.shares.get("prefill", [])
+        if not np.isfinite(slower) and self.slow.faults:
+            found, held = self.slow.faults, max(0.0, now - usual - max(0.0, asked) - max(0.0, missed))
         miss = Finding("cache_miss", 0.9, self.load.evidence("cache_miss"))
         rest = max(0.0, now - usual - max(0.0, asked) - max(0.0, missed) - held)
         return _weighed([
             *(_times(self._input(self._prompts()), max(0.0, asked))),
             (miss, max(0.0, missed)),
-            *(_times(self.slow.shares.get("prefill", []), held)),
+            *(_times(found, held)),
             *(_times(self._loaded(), rest)),
         ])  # fmt: skip
 
@@ -156,12 +161,15 @@ class Rules:
         more = usual * (b.output / a.output - 1.0) if a.output > 0 and np.isfinite(b.output) else 0.0
         slower = self.slow.slower.get("decode", float("nan"))
         held = now * (1.0 - 1.0 / slower) if np.isfinite(slower) and slower >= limit.STEP_SLOWER.value else 0.0
+        found = self.slow.shares.get("decode", [])
+        if not np.isfinite(slower) and self.slow.faults:
+            found, held = self.slow.faults, max(0.0, now - usual - max(0.0, more))
         stalls = now * max(0.0, prefill_share(self.during.steps) - prefill_share(self.before.steps))
         rest = max(0.0, now - usual - max(0.0, more) - held - stalls)
         longer = Finding(self.load.output_cause, 0.9, self.load.evidence(self.load.output_cause))
         return _weighed([
             (longer, max(0.0, more)),
-            *(_times(self.slow.shares.get("decode", []), held)),
+            *(_times(found, held)),
             *(_times(self._interference(), stalls)),
             *(_times(self._interference() if self.load.tail else self._loaded(), rest)),
         ])  # fmt: skip
