@@ -1,7 +1,7 @@
 """Recorded OTLP: files as the bodies an exporter once sent.
 
 Read are one protobuf body a file, length-delimited protobuf bodies (a journal segment), one OTLP/JSON body a file, and
-one OTLP/JSON body a line (the Collector's file exporter); each of them also gzipped.
+one OTLP/JSON body a line (the Collector's file exporter), and Dynamo's request trace; each of them also gzipped.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from tailtrace.cli import dynamo_requests
 from tailtrace.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -143,6 +144,11 @@ def _json_bodies(path: Path, data: bytes) -> Iterator[Body]:
                 except ValueError as error:
                     raise ConfigError(f"{path}, line {number}: not JSON ({error})") from None
     for number, document in enumerate(documents, start=1):
+        if dynamo_requests.is_record(document):
+            request = dynamo_requests.to_otlp(document)
+            if request is not None:
+                yield Body("traces", request, "json")
+            continue
         found = [signal for root, signal in _JSON_ROOTS.items() if isinstance(document, dict) and root in document]
         if not found:
             raise ConfigError(f"{path}, body {number}: expected an object with {', '.join(_JSON_ROOTS)}")

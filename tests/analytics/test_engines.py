@@ -14,6 +14,7 @@ from tailtrace.analytics.engines.units import rust_duration_ns
 from tailtrace.analytics.jobs.requests import run_requests
 from tailtrace.analytics.judge import judge_spans
 from tailtrace.analytics.trace import read_trace
+from tailtrace.cli.recordings import read_recording
 from tailtrace.ingest.receiver.otlp_json import to_protobuf
 from tailtrace.ingest.store import Store
 from tests.analytics.feed import feed_bodies, store_now_ms
@@ -104,6 +105,18 @@ def test_dynamo_lifecycle(store: Store, tmp_path: Path) -> None:
         "tokenize": 5, "admission": 4, "dispatch": 3, "prefill": 27, "decode": 50, "stream_out": 6, "unexplained": 5,
     }  # fmt: skip
     assert row["Outcome"] == "timeout"
+
+
+def test_dynamo_request_trace(store: Store, tmp_path: Path) -> None:
+    for body in read_recording(DATA / "dynamo_requests.jsonl"):
+        feed_bodies(store, tmp_path, [to_protobuf(body.signal, body.encode()).body])
+    run_requests(store, now_ms=store_now_ms(store) + 11_000)
+    full, sparse = store.query("SELECT * FROM requests FINAL ORDER BY Start")
+    assert stage_ms(full) == {"queue": 10, "prefill": 20, "decode": 60, "unexplained": 10}
+    assert told(full) == (40, 100, 64, 21, "ok", "request")
+    assert (full["CachedTokens"], full["Model"], full["RequestId"]) == (32, "llama", "r-1")
+    assert stage_ms(sparse) == {"unexplained": 50}
+    assert told(sparse) == (None, None, None, 4, "ok", "request")
 
 
 def test_litellm(store: Store, tmp_path: Path) -> None:
