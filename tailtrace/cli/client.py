@@ -45,12 +45,18 @@ class ApiClient:
                 raise TailtraceError(f"{self.url} answered without JSON: is it a Tailtrace server?") from None
         message = _message(response)
         if response.status_code == 401:
-            raise ConfigError(f"{self.url} asks for a token: give --token or set TAILTRACE_TOKEN ({message})")
-        if response.status_code == 404:
+            raise ConfigError(
+                f"{self.url} asks for a token: give --token or set TAILTRACE_TOKEN ({message or 'no reason given'})"
+            )
+        if response.status_code == 404 and message:
             raise NotFound(message)
         if response.status_code in (400, 422):
-            raise ConfigError(message)
-        raise TailtraceError(f"{self.url} answered {response.status_code}: {message}")
+            raise ConfigError(message or f"{self.url} refused the question")
+        if response.status_code == 404:
+            raise TailtraceError(
+                f"{self.url} has no /api/v1: --url is the address of the dashboard, not of an OTLP port"
+            )
+        raise TailtraceError(f"{self.url} answered {response.status_code}: {message or response.reason_phrase}")
 
     def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
         import httpx
@@ -71,7 +77,8 @@ class ApiClient:
 
 
 def _message(response: httpx.Response) -> str:
+    """The reason in the answer; empty for an answer that is not one of our errors."""
     try:
         return str(response.json()["error"]["message"])
     except (ValueError, KeyError, TypeError):
-        return response.reason_phrase or "no reason given"
+        return ""

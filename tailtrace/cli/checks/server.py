@@ -82,6 +82,8 @@ def _own_figures(api: ApiClient) -> Finding:
     response = api.raw("/metrics")
     if not response.is_success:
         return Finding("figures", True, f"absent: /metrics answered {response.status_code}")
+    if not response.headers.get("content-type", "").startswith("text/plain"):
+        return Finding("figures", True, "absent: this release of the server has no /metrics")
     figures: dict[str, float] = {}
     for line in response.text.splitlines():
         name, _, value = line.rpartition(" ")
