@@ -57,10 +57,15 @@ def plain_layout(revision: str) -> dict[str, Any]:
 
 def decades() -> dict[str, Any]:
     """Ticks at 1 µs, 10 µs ... 10,000 s on an axis in ms, named in the unit that suits."""
-    powers = [10.0**power for power in range(-3, 8)]
+    powers = range(-3, 8)
     return {
-        "tickvals": powers,
-        "ticktext": [duration(power * 1e6).replace(".00", "").replace(".0", "") for power in powers],
+        "tickvals": [10.0**power for power in powers],
+        "ticktext": [
+            f"{10 ** (power - 3):,} s"
+            if power >= 5
+            else duration(10 ** (power + 6)).replace(".00", "").replace(".0", "")
+            for power in powers
+        ],
     }
 
 

@@ -60,7 +60,7 @@ def bridge_figure(text: Text, one: PercentileChange) -> tuple[dict[str, Any], in
     }  # fmt: skip
     ends = [base + max(0.0, length) + error[0] for base, length, error in zip(bases, lengths, errors, strict=True)]
     layout = plain_layout(f"bridge/{one.metric}/{one.q}")
-    layout.update({"margin": {"l": 130, "r": 190, "t": 6, "b": 26}, "hovermode": "closest"})
+    layout.update({"margin": {"l": 130, "r": 205, "t": 6, "b": 26}, "hovermode": "closest"})
     layout["xaxis"] = axis(range=[0, max(ends) * 1.02], ticksuffix=" s", fixedrange=True)
     layout["yaxis"] = axis(
         autorange="reversed", fixedrange=True, tickfont={"size": 12, "color": "var(--fg)"}, tickvals=list(range(rows)),

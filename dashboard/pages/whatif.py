@@ -139,7 +139,7 @@ def _ground(text: Text, found: WhatIf) -> Any:
         ("whatif.requests", count(found.n)),
         ("whatif.replicas.count", f"{found.replicas_now} → {found.replicas_then}"),
         ("whatif.load", f"{_load(found.load_now)} → {_load(found.load_then)}"),
-        ("whatif.base_error", share(found.base_error)),
+        ("whatif.base_error", share(None if found.base_error is None else abs(found.base_error))),
         ("whatif.fitted", f"{found.fitted_to or DASH} ({count(found.fitted)})"),
     )
     return panel(
