@@ -25,13 +25,13 @@ _KNOWN: Final = frozenset(EVENTS)
 
 def sql(table: str) -> str:
     """The notes of the spans of `table` (otel_traces, or its alias) as an array of (key, text) pairs."""
-    return f"""arrayConcat(
+    return f"""if(empty(Events.Name) AND empty(Links.TraceId), [], arrayConcat(
     arrayFilter(note -> note.1 != '', arrayMap((name, time, k) -> (
       if(name IN {EVENTS} AND k <= {MOST_OCCURRENCES}, concat('@event/', name, '/', toString(k)), ''),
       toString(toUnixTimestamp64Nano(time) - toUnixTimestamp64Nano(Timestamp))),
       Events.Name, Events.Timestamp, arrayEnumerateUniq(Events.Name))),
     if({table}.ParentSpanId = '' AND notEmpty(Links.TraceId),
-      [('{LINK}', concat(Links.TraceId[1], '/', Links.SpanId[1]))], []))"""
+      [('{LINK}', concat(Links.TraceId[1], '/', Links.SpanId[1]))], [])))"""
 
 
 def event_key(name: str, occurrence: int) -> str:
