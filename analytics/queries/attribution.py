@@ -110,7 +110,7 @@ def attribution(
     selection = select(window, service, filters)
     if selection.in_rollups:
         rows = store.query(
-            _BUCKETS.replace("{table}", window.table).replace("{where}", selection.where()),
+            _BUCKETS.replace("{table}", window.table).replace("{where}", selection.rollup_where()),
             {**selection.parameters(), "metric": metric},
             role="ui",
         )

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from tailtrace.analytics.queries.attribution import Bucket, allocate
 from tailtrace.analytics.queries.percentiles import Percentile, percentile_of_buckets
+from tailtrace.analytics.queries.selection import STREAMED
 from tailtrace.analytics.queries.stage_shares import ROLLUP_COLUMNS, StageShare, largest, stage_shares
 from tailtrace.analytics.queries.together import together
 from tailtrace.analytics.queries.window import SECOND_NS, Window
@@ -65,10 +66,13 @@ class Overview:
     services: list[ServiceOverview]
 
 
-_WHERE: Final = """
+_WHERE: Final = (
+    """
 WHERE Time >= fromUnixTimestamp64Nano({since:Int64}, 'UTC') AND Time < fromUnixTimestamp64Nano({until:Int64}, 'UTC')
   AND ({root:Int8} < 0 OR IsRoot = ({root:Int8} = 1)) AND ({service:String} = '' OR Service = {service:String})
-"""
+  AND """
+    + STREAMED
+)
 # {table} is one of three constants, chosen by the window's tier.
 _COUNTS: Final = (
     "SELECT Service, Outcome, sum(N) AS n FROM {table} " + _WHERE + " AND Metric = 'duration' GROUP BY Service, Outcome"

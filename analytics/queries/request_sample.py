@@ -40,6 +40,8 @@ _NUMBERS: Final = {
     "offered_load": "ifNull(toFloat64(OfferedLoad), nan)",
     "batch_limit": "toInt64(MaxBatch)",
 }
+# As in rollups (selection.STREAMED): a buffered answer's first token is none that its client saw.
+_STREAMED_TTFT: Final = f"if(Streaming = 'false', -1, {_NUMBERS['ttft']})"
 
 
 class RequestSample:
@@ -100,7 +102,8 @@ def request_sample(
     if UNEXPLAINED not in stages:
         stages.append(UNEXPLAINED)
     stem_of = dict(zip(STAGE_NAMES, _STEMS, strict=True))
-    columns = [f"{sql} AS {name}" for name, sql in _NUMBERS.items()]
+    numbers = _NUMBERS if "streaming" in selection.filters else {**_NUMBERS, "ttft": _STREAMED_TTFT}
+    columns = [f"{sql} AS {name}" for name, sql in numbers.items()]
     columns += [f"toInt64({stem_of[name]}Ns) AS s_{name}" for name in stages]
     columns += [f"toInt64({stem_of[name]}TtftNs) AS f_{name}" for name in stages]
     columns += [f"toString({ATTRIBUTES[name]}) AS a_{name}" for name in attributes]

@@ -12,6 +12,10 @@ from tailtrace.errors import Rejected
 Metric = Literal["duration", "ttft", "tpot"]
 METRICS: Final[tuple[Metric, ...]] = ("duration", "ttft", "tpot")
 
+# A buffered answer has an engine's first-token stamp that its client never saw: unless a question names them,
+# requests known not to stream are in no percentile of the time to first token.
+STREAMED: Final = "(Metric != 'ttft' OR Streaming != 'false')"
+
 # What requests can be filtered and compared by: the name users write, and the column.
 ATTRIBUTES: Final[Mapping[str, str]] = {
     "name": "Name",
@@ -62,6 +66,10 @@ class Selection:
         # Names are constants of ATTRIBUTES, values travel as parameters.
         parts += [f"toString({ATTRIBUTES[name]}) = {{filter_{name}:String}}" for name in self.filters]
         return " AND ".join(parts)
+
+    def rollup_where(self) -> str:
+        """`where` for a rollup, with only streamed requests in the metric ttft unless a filter names `streaming`."""
+        return self.where() if "streaming" in self.filters else f"{self.where()} AND {STREAMED}"
 
     def parameters(self) -> dict[str, Any]:
         return {

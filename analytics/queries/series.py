@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 
 from tailtrace.analytics.queries.overview import OUTCOMES, QUANTILES
 from tailtrace.analytics.queries.percentiles import Percentile, percentile_of_buckets
+from tailtrace.analytics.queries.selection import STREAMED
 from tailtrace.analytics.queries.stage_shares import ROLLUP_COLUMNS
 from tailtrace.analytics.queries.together import together
 from tailtrace.analytics.queries.window import SECOND_NS, Window
@@ -42,10 +43,12 @@ class Series:
     stages: list[StageSeries]
 
 
-_WHERE: Final = """
+_WHERE: Final = (
+    """
 WHERE Time >= fromUnixTimestamp64Nano({since:Int64}, 'UTC') AND Time < fromUnixTimestamp64Nano({until:Int64}, 'UTC')
-  AND ({root:Int8} < 0 OR IsRoot = ({root:Int8} = 1)) AND Service = {service:String}
-"""
+  AND ({root:Int8} < 0 OR IsRoot = ({root:Int8} = 1)) AND Service = {service:String} AND """
+    + STREAMED
+)
 _STEP: Final = "intDiv(toUnixTimestamp(Time) - intDiv({since:Int64}, 1000000000), intDiv({step:Int64}, 1000000000))"
 _COUNTS: Final = (
     f"SELECT {_STEP} AS i, sum(N) AS n, sumIf(N, Outcome NOT IN ('ok', 'cancelled')) AS failed FROM {{table}} {_WHERE}"

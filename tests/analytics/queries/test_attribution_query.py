@@ -9,6 +9,8 @@ import pytest
 from seeding import SECOND, T0, insert_requests, request
 
 from tailtrace.analytics.queries.attribution import attribution
+from tailtrace.analytics.queries.overview import overview
+from tailtrace.analytics.queries.series import series
 from tailtrace.analytics.queries.window import MINUTE_NS, Window
 from tailtrace.errors import Rejected
 from tailtrace.ingest.store import Store
@@ -65,6 +67,29 @@ def test_filters_choose_rows(store: Store) -> None:
     seed(store, 400)
     answer = attribution(store, WINDOW, "api", filters={"replica": "r1"})
     assert (answer.n, answer.source, answer.filters) == (200, "rows", {"replica": "r1"})
+
+
+def test_buffered_answers_are_in_no_ttft_percentile_unless_asked_for(store: Store) -> None:
+    """https://github.com/sgl-project/sglang/pull/40275: a buffered answer has an engine stamp its client never saw."""
+    insert_requests(
+        store,
+        [
+            request(number, duration_ns=3 * SECOND, end_ns=T0 + number * SECOND, Streaming=streaming, TtftNs=ttft)
+            for number in range(100)
+            for streaming, ttft in [("true", 100 * MS) if number < 50 else ("false", 2000 * MS)]
+        ],
+    )
+    for filters in ({}, {"tenant": ""}):
+        answer = attribution(store, WINDOW, "api", metric="ttft", q=0.95, filters=filters)
+        assert answer.n == 50, answer.source
+        assert answer.value_ns == pytest.approx(100 * MS, rel=0.01)
+    buffered = attribution(store, WINDOW, "api", metric="ttft", q=0.95, filters={"streaming": "false"})
+    assert (buffered.n, buffered.value_ns) == (50, pytest.approx(2000 * MS, rel=0.01))
+    assert attribution(store, WINDOW, "api", metric="duration", q=0.95).n == 100
+    [service] = overview(store, WINDOW).services
+    assert (service.requests, service.duration[0].n, service.ttft[0].n) == (100, 100, 50)
+    steps = series(store, WINDOW, "api", metric="ttft").percentiles[0]
+    assert sum(step.n for step in steps) == 50
 
 
 def test_few_requests_are_hollow_and_have_no_interval(store: Store) -> None:
