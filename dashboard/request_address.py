@@ -6,6 +6,7 @@ from typing import Final
 
 from tailtrace.analytics.queries import RequestFilter, Window
 from tailtrace.analytics.queries.requests import ORDERS
+from tailtrace.analytics.queries.window import parse_time
 from tailtrace.dashboard.address import Address
 from tailtrace.dashboard.format import parse_duration
 
@@ -13,7 +14,9 @@ PAGE: Final = 50
 
 
 def filter_of(address: Address, window: Window | None) -> RequestFilter:
-    """What the address asks to list."""
+    """What the address asks to list: to the nanosecond where it says so, else over the window's whole minutes."""
+    since = parse_time(address.since) if window and address.since else window.since_ns if window else None
+    until = parse_time(address.until) if window and address.until else window.until_ns if window else None
     return RequestFilter(
         service=address.service,
         model=address.model,
@@ -28,8 +31,8 @@ def filter_of(address: Address, window: Window | None) -> RequestFilter:
         max_duration_ns=parse_duration(address.max),
         text=address.text,
         attributes=address.where,
-        since_ns=window.since_ns if window else None,
-        until_ns=window.until_ns if window else None,
+        since_ns=since,
+        until_ns=until,
         order=address.order if address.order in ORDERS else "newest",
         limit=PAGE,
         cursor=address.cursor or None,

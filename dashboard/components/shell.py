@@ -84,13 +84,14 @@ def range_controls(text: Text, address: Address) -> list[Any]:
             size="xs",
             **aria(label=text("range.label")),
         ),
-        dmc.Popover(
+        html.Details(
             [
-                dmc.PopoverTarget(html.Button(text("range.choose"), className="tt-button is-small")),
-                dmc.PopoverDropdown([picker(text, "since", address.since), picker(text, "until", address.until)]),
+                html.Summary(text("range.choose"), className="tt-button is-small"),
+                html.Div(
+                    [picker(text, "since", address.since), picker(text, "until", address.until)], className="tt-drop"
+                ),
             ],
-            position="bottom-start",
-            withArrow=True,
+            className="tt-details",
         ),
         dmc.Select(
             id={"type": "refresh", "key": "refresh"},

@@ -10,7 +10,6 @@ from dash import html
 from tailtrace.analytics.queries.selection import select
 from tailtrace.analytics.queries.whatif import Change, Prediction, WhatIf, whatif
 from tailtrace.dashboard.address import Address
-from tailtrace.dashboard.components.attributes import aria
 from tailtrace.dashboard.components.page import notice, page_head, panel, scope_of, service_controls, table, tag
 from tailtrace.dashboard.components.request_filters import box
 from tailtrace.dashboard.format import DASH, count, duration, share
@@ -48,7 +47,7 @@ def _slider(
             html.Span(label),
             dmc.Slider(
                 id={"type": "filter", "key": key}, value=_number(value, neutral), min=low, max=high, step=step,
-                marks=marks, size="sm", updatemode="mouseup", **aria(label=label),
+                marks=marks, size="sm", updatemode="mouseup", thumbLabel=label,
             ),
         ],
         className="tt-slide",
