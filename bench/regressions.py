@@ -110,7 +110,7 @@ def changed(job: tuple[int, str]) -> dict[str, Any]:
     }
     if told:
         when, began = told[0]
-        grown = growth(list(STAGES), made.sums(began - PER_DAY, began), made.sums(began, when + 1))
+        grown = growth(STAGES, made.cells(began - PER_DAY, began), made.cells(began, when + 1))
         answer["root"] = bool(grown) and grown[0].stage == stage
     return answer
 

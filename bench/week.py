@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from tailtrace.analytics.detection.counts import PER_DAY, Counts, counts
+from tailtrace.analytics.detection.stages import StageCells
 from tailtrace.analytics.judge import stratum
 from tailtrace.lab.arrivals import excerpt
 
@@ -54,13 +55,11 @@ class Week:
         bucket = np.ceil(np.log(np.maximum(self.values(metric), 1.0)) / np.log(1.02)).astype(np.int64)
         return counts(self.interval, self.stratum, bucket, np.ones(len(bucket), np.int64))
 
-    def sums(self, begin: int, end: int) -> tuple[Any, Any]:
-        """(requests by kind, stage sums by kind and stage) of intervals [begin, end); kinds of the whole week."""
-        kinds, kind = np.unique(self.stratum, return_inverse=True)
+    def cells(self, begin: int, end: int) -> StageCells:
+        """Requests of intervals [begin, end), each a cell; kinds are those of the whole week."""
+        kind = np.unique(self.stratum, return_inverse=True)[1]
         use = (self.interval >= begin) & (self.interval < end)
-        n = np.bincount(kind[use], minlength=len(kinds)).astype(np.float64)
-        sums = [np.bincount(kind[use], self.stages[use, s], len(kinds)) for s in range(len(STAGES))]
-        return n, np.stack(sums, axis=1)
+        return StageCells(self.interval[use], kind[use], np.ones(int(use.sum())), self.stages[use])
 
 
 def week(

@@ -142,7 +142,7 @@ class Channel(_Strict):
 
     name: Name
     kind: Literal["webhook", "apprise"] = "webhook"
-    url: str = Field("", max_length=2000)
+    url: str = Field("", max_length=2000, repr=False)
     url_env: str = Field("", max_length=100)
     secret: str = Field("", max_length=500, repr=False)
     secret_env: str = Field("", max_length=100)

@@ -28,7 +28,10 @@ YOUNG_EPOCH: Final = PER_HOUR
 FEWEST_IN_STEP: Final = 20
 CONFIRM_STEPS: Final = 2
 AT_ONCE: Final = 3.0
-"""A sum of this many thresholds is no blip: it is confirmed in the interval that it crosses in."""
+SUSTAINED: Final = 3
+"""No blip, so confirmed in the interval that it crosses in: a sum of three thresholds, or this many departures in a row
+from steps that began before them.
+"""
 RECOVERED: Final = 0.35
 """A change is over when the steps that follow depart by less than this share of what it departed by."""
 RECOVERY_STEPS: Final = (3, 36)
@@ -195,7 +198,9 @@ class _Run:
         statistic = int(np.argmax(self._sums / self._thresholds))
         began, departure = self._began(statistic)
         change = Found(began, at, STATISTICS[statistic], departure, "suspected")
-        if self._sums[statistic] > AT_ONCE * self._thresholds[statistic]:
+        recent = [(when, z[statistic]) for when, z in self._steps if when >= began][-SUSTAINED:]
+        sustained = len(recent) == SUSTAINED and began < recent[0][0] and min(z for _, z in recent) > self._allowance
+        if sustained or self._sums[statistic] > AT_ONCE * self._thresholds[statistic]:
             change = self._confirmed(change, at)
         self._changes.append(change)
 

@@ -110,7 +110,7 @@ def _message(episode: Episode, event: str, channel: str, where: Where, now_ms: i
         "ended_unix_s": None if episode.ended_ms is None else episode.ended_ms / 1000,
         "reopened": episode.reopened,
         "body": dict(episode.body),
-        "links": {"alerts": f"{where.base}/regressions"},
+        "links": {"alerts": f"{where.base}/alerts"},
     }
     key = message_id(episode.id, event, episode.reopened, channel)
     return Message(key, episode.id, event, channel, orjson.dumps(payload).decode(), "pending", 0, now_ms, "", now_ms)
@@ -122,7 +122,7 @@ def _digest(episodes: Sequence[Episode], channel: str, where: Where, now_ms: int
         "event": "digest",
         "summary": f"{len(episodes)} alerts",
         "alerts": [{"episode": each.id, "rule": each.rule, "summary": each.summary} for each in episodes],
-        "links": {"alerts": f"{where.base}/regressions"},
+        "links": {"alerts": f"{where.base}/alerts"},
     }
     key = message_id(ids, "digest", 0, channel)
     return Message(key, ids, "digest", channel, orjson.dumps(payload).decode(), "pending", 0, now_ms, "", now_ms)

@@ -12,7 +12,7 @@ from tailtrace.analytics.detection.counts import INTERVAL_S
 from tailtrace.analytics.detection.stages import growth
 from tailtrace.analytics.jobs.change_rows import ChangeRow
 from tailtrace.analytics.jobs.markers import Marker
-from tailtrace.analytics.jobs.series import STAGES, stage_sums
+from tailtrace.analytics.jobs.series import STAGES, stage_cells
 from tailtrace.analytics.queries.compare import Comparison, PercentileChange, compare
 from tailtrace.analytics.queries.selection import Selection
 from tailtrace.ingest.store import Store
@@ -39,7 +39,7 @@ def explained(store: Store, row: ChangeRow, markers: Sequence[Marker], told: Seq
     before = row.onset - BEFORE_S, row.onset
     spans = [(since // INTERVAL_S, until // INTERVAL_S) for since, until in (before, after)]
     metric = "duration" if row.metric == "tpot" else row.metric
-    grown = growth(list(STAGES), *stage_sums(store, metric, row.service, row.model, spans[0], spans[1]))
+    grown = growth(STAGES, *stage_cells(store, metric, row.service, row.model, spans[0], spans[1]))
     sides = [
         Selection(row.service, since * 10**9, until * 10**9, {"model": row.model}) for since, until in (before, after)
     ]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from tailtrace.analytics.detection.counts import INTERVAL_S, Counts, counts
+from tailtrace.analytics.detection.stages import StageCells
 from tailtrace.ingest.store import Store
 from tailtrace.stages import REQUEST_STAGES, UNEXPLAINED
 
@@ -33,10 +34,12 @@ FROM strata_5m WHERE Metric = {metric:String} AND Service = {service:String} AND
 GROUP BY interval, stratum, bucket
 """
 _STAGES: Final = (
-    "SELECT Stratum AS stratum, toFloat64(sum(N)) AS n, " + _SUMS + " FROM strata_5m"
+    "SELECT toInt64(intDiv(toUnixTimestamp(Time), 300)) AS interval, Stratum AS stratum, toFloat64(sum(N)) AS n, "
+    + _SUMS
+    + " FROM strata_5m"
     " WHERE Metric = {metric:String} AND Service = {service:String} AND Model = {model:String} AND Outcome = 'ok'"
     " AND Time >= toDateTime64({since:Int64}, 0, 'UTC') AND Time < toDateTime64({until:Int64}, 0, 'UTC')"
-    " GROUP BY stratum HAVING n > 0"
+    " GROUP BY interval, stratum HAVING n > 0"
 )
 
 
@@ -74,10 +77,10 @@ def cells(store: Store, metric: str, service: str, model: str, since: int, until
     return counts(*(table[name].to_numpy() for name in ("interval", "stratum", "bucket", "n")))
 
 
-def stage_sums(
+def stage_cells(
     store: Store, metric: str, service: str, model: str, before: tuple[int, int], after: tuple[int, int]
-) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
-    """(requests [kind], stage sums ns [kind, stage]) of two ranges of intervals, kinds alike on both sides."""
+) -> tuple[StageCells, StageCells]:
+    """Requests and stage sums of two ranges of intervals, kinds numbered alike on both sides."""
     tables = []
     for since, until in (before, after):
         parameters = {
@@ -86,12 +89,13 @@ def stage_sums(
         }  # fmt: skip
         tables.append(store.query_arrow(_STAGES, parameters, role="jobs"))
     kinds = np.unique(np.concatenate([table["stratum"].to_numpy() for table in tables]))
-    sides = []
-    for table in tables:
-        at = np.searchsorted(kinds, table["stratum"].to_numpy())
-        n, sums = np.zeros(len(kinds)), np.zeros((len(kinds), len(STAGES)))
-        n[at] = table["n"].to_numpy()
-        for index, stem in enumerate(_STEMS):
-            sums[at, index] = table[stem].to_numpy()
-        sides.append((n, sums))
-    return sides[0], sides[1]
+    made = [
+        StageCells(
+            table["interval"].to_numpy(),
+            np.searchsorted(kinds, table["stratum"].to_numpy()),
+            table["n"].to_numpy(),
+            np.stack([table[stem].to_numpy() for stem in _STEMS], axis=1),
+        )
+        for table in tables
+    ]
+    return made[0], made[1]

@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import APIRouter, FastAPI
 from fastapi.responses import Response
 
+from tailtrace.dashboard.api.alerts import add_alerts
 from tailtrace.dashboard.api.answers import add_answers
 from tailtrace.dashboard.api.errors import add_error_handlers, error_response
 from tailtrace.dashboard.api.health import add_health
@@ -30,6 +31,7 @@ def add_api(
     add_services(router, store)
     add_requests(router, store)
     add_answers(router, store)
+    add_alerts(router, store, settings)
     add_sql(router, store)
     add_verdicts(router, store)
     server.include_router(router)

@@ -8,10 +8,12 @@ from typing import Annotated
 import typer
 
 from tailtrace.cli.commands import (
+    alerts,
     answers,
     demo,
     doctor,
     explain,
+    gate,
     lab,
     load,
     parts,
@@ -45,6 +47,8 @@ app.command("whatif")(answers.whatif)
 app.command("replicas")(answers.replicas)
 app.command("tokens")(answers.tokens)
 app.command("why")(why.why)
+app.add_typer(alerts.app, name="alerts")
+app.command("gate")(gate.gate)
 app.add_typer(lab.app, name="lab")
 app.command("doctor")(doctor.doctor)
 app.command("sql")(sql.sql)

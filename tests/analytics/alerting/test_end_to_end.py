@@ -6,7 +6,6 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import pytest
 from seeding import SECOND, insert_requests, request
 
 from tailtrace.analytics.alerting.book import load, put
-from tailtrace.analytics.alerting.channels import Sent, signature
+from tailtrace.analytics.alerting.channels import signature
 from tailtrace.analytics.alerting.rules import Channel
 from tailtrace.analytics.jobs import change_rows, outbox
 from tailtrace.analytics.jobs.alerts import run_alerts
@@ -42,9 +41,9 @@ def traffic(services: tuple[str, ...], since_s: int, until_s: int, seed: int = 1
             slow = at >= SLOW_FROM_S
             rows.append(
                 request(
-                    (at - START_S) * 100 + index, duration_ns=tokenize + decode + MS, end_ns=at * SECOND, Service=service,
-                    TokenizeNs=tokenize, DecodeNs=decode, TokenizeTtftNs=tokenize, TtftNs=tokenize + MS,
-                    UnexplainedTtftNs=MS, Version="1.8.2" if slow else "1.8.1", Stratum=7,
+                    (at - START_S) * 100 + index, duration_ns=tokenize + decode + MS, end_ns=at * SECOND,
+                    Service=service, TokenizeNs=tokenize, DecodeNs=decode, TokenizeTtftNs=tokenize,
+                    TtftNs=tokenize + MS, UnexplainedTtftNs=MS, Version="1.8.2" if slow else "1.8.1", Stratum=7,
                 )
             )  # fmt: skip
     return rows

@@ -1,0 +1,156 @@
+"""Alerts with their messages, objectives as they stand, and a rule held against stored history."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tailtrace.analytics.alerting import limits
+from tailtrace.analytics.alerting.episodes import Episode, Signal
+from tailtrace.analytics.alerting.rules import SloRule
+from tailtrace.analytics.jobs import change_rows, episode_rows, outbox, series, signals
+from tailtrace.analytics.jobs.signals import Where
+from tailtrace.errors import NotFound, Rejected
+from tailtrace.ingest.store import Store
+
+_MS: Final = 1_000_000
+MAX_REPLAY_MINUTES: Final = 3 * 1440
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One message: where it went, how often it was tried, why it failed."""
+
+    id: str
+    event: str
+    channel: str
+    state: str
+    attempts: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """An episode. `state`: open, acknowledged or resolved; muted ones say until when."""
+
+    id: str
+    rule: str
+    state: str
+    opened_unix_ns: str
+    ended_unix_ns: str | None
+    muted_until_unix_ns: str | None
+    reopened: int
+    flapping: bool
+    summary: str
+    body: dict[str, Any]
+    messages: list[Delivery]
+
+
+@dataclass(frozen=True, slots=True)
+class AlertList:
+    alerts: list[Alert]
+    total: int
+    next: None
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """A rule would have fired from `since` to `until` (null: to the end of the replay)."""
+
+    since_unix_ns: str
+    until_unix_ns: str | None
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """An SLO rule on one service: share of good requests over three days, budget left of as long, burn rates."""
+
+    rule: str
+    service: str
+    sli: str
+    objective: float
+    good: float | None
+    n: int
+    state: str
+    burn: list[float]
+
+
+def list_alerts(store: Store, *, state: str = "", limit: int = 200) -> AlertList:
+    """Episodes of all time, newest first."""
+    found = [each for each in episode_rows.load(store, 0, 2_000) if state in ("", each.state)]
+    messages = outbox.of_episodes(store, [each.id for each in found[:limit]])
+    shown = [_alert(each, messages) for each in found[:limit]]
+    return AlertList(shown, len(found), None)
+
+
+def get_alert(store: Store, identity: str) -> Alert:
+    """One episode with its messages. Raises NotFound."""
+    found = episode_rows.one(store, identity)
+    if found is None:
+        raise NotFound(f"there is no alert {identity[:40]!r}")
+    return _alert(found, outbox.of_episodes(store, [identity]))
+
+
+def _alert(each: Episode, messages: list[outbox.Message]) -> Alert:
+    own = [
+        Delivery(one.id, one.event, one.channel, one.state, one.attempts, one.error)
+        for one in sorted(messages, key=lambda one: (one.created_ms, one.id))
+        if each.id in one.episode.split(",")
+    ]
+    return Alert(
+        each.id, each.rule, each.state, str(each.opened_ms * _MS),
+        None if each.ended_ms is None else str(each.ended_ms * _MS),
+        None if each.muted_ms is None else str(each.muted_ms * _MS), each.reopened, each.flapping, each.summary,
+        dict(each.body), own,
+    )  # fmt: skip
+
+
+def objectives(store: Store, rules: list[SloRule], until_s: int) -> list[Objective]:
+    """Every SLO rule on every service that it watches, as of a time."""
+    head = until_s // 300 + 1
+    services = sorted({each.service for each in series.totals(store, head - 288, head)})
+    found = []
+    for rule in rules:
+        for service in [rule.service] if rule.service else services:
+            bad, total = signals.slo_minutes(store, rule, service, until_s, limits.BURNS[-1][1])
+            state, _ = limits.burning(bad, total, rule.objective, rule.min_n)
+            burn = [
+                float(bad[-long:].sum() / max(total[-long:].sum(), 1) / (1 - rule.objective))
+                for _, long, _ in limits.BURNS
+            ]
+            n = int(total.sum())
+            good = float(1 - bad.sum() / n) if n else None
+            found.append(Objective(rule.name, service, rule.sli, rule.objective, good, n, state, burn))
+    return found
+
+
+def replay(store: Store, rule: Any, since_s: int, until_s: int, where: Where) -> list[Fired]:
+    """When a rule would have fired over stored history. Raises Rejected for a range that is too long to replay."""
+    if rule.kind == "regression":
+        rows = [row for row in change_rows.load(store, since_s) if row.onset < until_s]
+        told = signals.regressions(store, rule, rows, where)
+        return [
+            Fired(str(each.known_ms * _MS), None if each.firing else str((each.until_ms or 0) * _MS), each.summary)
+            for each in sorted(told, key=lambda each: each.known_ms)
+        ]
+    if until_s - since_s > MAX_REPLAY_MINUTES * 60:
+        raise Rejected(f"a replay of this rule covers at most {MAX_REPLAY_MINUTES // 1440} days; give a shorter range")
+    if rule.kind == "silence":
+        raise Rejected("a silence rule looks at when telemetry arrived, which history does not repeat")
+    head = until_s // 300 + 1
+    services = sorted({each.service for each in series.totals(store, since_s // 300, head)})
+    found: list[Fired] = []
+    make = signals.threshold if rule.kind == "threshold" else signals.slo
+    for service in [rule.service] if rule.service else services:
+        began: Signal | None = None
+        for at in range(since_s // 60 * 60 + 60, until_s + 1, 60 if until_s - since_s <= 6 * 3600 else 300):
+            signal = make(store, rule, service, at, where)
+            if signal is not None and signal.firing and began is None:
+                began = signal
+            elif signal is not None and not signal.firing and began is not None:
+                found.append(Fired(str(began.known_ms * _MS), str(at * 1000 * _MS), began.summary))
+                began = None
+        if began is not None:
+            found.append(Fired(str(began.known_ms * _MS), None, began.summary))
+    return found
