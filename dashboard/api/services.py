@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
 from tailtrace.analytics.queries import freshness, overview, resolve_window, series, services, to_json
+from tailtrace.analytics.queries.service_map import service_map
 from tailtrace.dashboard.api.params import Tristate, tristate
 from tailtrace.errors import NotFound
 from tailtrace.ingest.store import Store
@@ -16,8 +17,8 @@ Text = Annotated[str | None, Query(max_length=200)]
 
 
 def add_services(router: APIRouter, store: Store) -> None:
-    """GET /services, /overview, /series, /freshness. A range is `since` and `until`, or `range` back from the
-    newest data.
+    """GET /services, /overview, /series, /service-map, /freshness. A range is `since` and `until`, or `range` back from
+    the newest data.
     """
 
     @router.get("/services")
@@ -45,6 +46,13 @@ def add_services(router: APIRouter, store: Store) -> None:
         if window is None:
             raise NotFound("nothing is stored yet")
         return _json(series(store, window, service, metric=metric, is_root=tristate(is_root)))
+
+    @router.get("/service-map")
+    def calls(since: Text = None, until: Text = None, range: Text = None) -> Response:
+        window = resolve_window(store, since=since, until=until, span=range)
+        if window is None:
+            raise NotFound("nothing is stored yet")
+        return _json(service_map(store, window))
 
     @router.get("/freshness")
     def completeness() -> Response:
