@@ -79,10 +79,15 @@ class Demand:
         return tuple(texts.get(cause, heavy if cause in ("head_of_line", "prefill_interference") else []))
 
 
-def demand(before: Observed, during: Observed) -> Demand:
-    """Compares the two windows' traffic, weighing prompt and answer tokens by the GPU time they take."""
+def demand(before: Observed, during: Observed, own: Requests | None = None) -> Demand:
+    """Compares the two windows' traffic, weighing prompt and answer tokens by the GPU time they take. With `own`, one
+    request of the second window, its tokens are the ones that its own stages are explained by.
+    """
     a, b = tokens(before.requests), tokens(during.requests)
     arrivals = _ratio(len(during.requests) / during.seconds, len(before.requests) / before.seconds)
+    expected = len(before.requests) / before.seconds * during.seconds
+    if abs(len(during.requests) - expected) < limit.SIGNIFICANT.value * np.sqrt(expected):
+        arrivals = 1.0
     prompt, answer = token_costs(before.steps, before.requests)
     base = prompt * a.computed + answer * a.output
     longer = prompt * b.input * (1.0 - a.cached_share) + answer * a.output
@@ -95,6 +100,8 @@ def demand(before: Observed, during: Observed) -> Demand:
     logs: dict[str, float] = {"capacity": _log(arrivals), "cache_miss": _log(_ratio(missed, longer))}
     logs[input_cause] = _log(_ratio(longer, base))
     logs[output_cause] = logs.get(output_cause, 0.0) + _log(_ratio(whole, missed))
+    if own is not None:
+        return Demand(arrivals, a, tokens(own), logs, "longer_input", "longer_output", heavy)
     return Demand(arrivals, a, b, logs, input_cause, output_cause, heavy)
 
 

@@ -38,7 +38,7 @@ def judge_window(before: Observed, during: Observed) -> Judgement:
 
 def judge_request(before: Observed, during: Observed, around: Observed) -> Judgement:
     """The same for one request (the only one of `during`), `around` being all that ran while it did."""
-    rules = Rules(before, around)
+    rules = Rules(before, around, during.requests)
     whole = single_excess(before.requests, during.requests, "whole")
     first = single_excess(before.requests, during.requests, "first")
     return _judgement(rules, whole, first, [])

@@ -11,7 +11,7 @@ from tailtrace.analytics.verdicts.demand import Demand, demand
 from tailtrace.analytics.verdicts.device import Device, Finding, device, link_share
 from tailtrace.analytics.verdicts.excess import Excess
 from tailtrace.analytics.verdicts.host import host, hot_thread
-from tailtrace.analytics.verdicts.observed import STAGE_INDEX, Observed, Steps
+from tailtrace.analytics.verdicts.observed import STAGE_INDEX, Observed, Requests, Steps
 from tailtrace.analytics.verdicts.queueing import demand_findings, missing_replica, queue
 from tailtrace.analytics.verdicts.verdict import UNKNOWN, Evidence, Part
 from tailtrace.stages import UNEXPLAINED
@@ -30,9 +30,9 @@ CPU = ("parse", "template", "engine_submit", "grammar", "engine_return", "detoke
 class Rules:
     """Everything that is found once for a pair of windows, and the parts of each stage's excess."""
 
-    def __init__(self, before: Observed, during: Observed) -> None:
+    def __init__(self, before: Observed, during: Observed, own: Requests | None = None) -> None:
         self.before, self.during = before, during
-        self.load: Demand = demand(before, during)
+        self.load: Demand = demand(before, during, own)
         self.slow: Device = device(before, during)
         self._host: Shares | None = None
         self._queue: Shares | None = None

@@ -74,10 +74,11 @@ def test_bodies_are_bounded_and_in_order_of_time(mixed: Spans) -> None:
     assert max(mixed.sizes) <= 2000
     ends = [span.end_time_unix_nano for _, scope, span, _ in mixed.all if scope == "tailtrace"]
     assert max(ends) <= END + 120 * 10**9
-    slice_ns = 60 * 10**9
+    # A request is written when its answer is made; who reads 1,000 tokens at four a second ends minutes later.
+    slowest_ns = 600 * 10**9
     latest = 0
     for end in ends:
-        assert end > latest - 2 * slice_ns
+        assert end > latest - slowest_ns
         latest = max(latest, end)
 
 
