@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from typing import Any, Final
+from urllib.parse import quote
 
 import dash_mantine_components as dmc
 from dash import html
 
 from tailtrace.analytics.queries.recorded import RecordedEpisode, recorded_episodes
 from tailtrace.dashboard.address import Address
-from tailtrace.dashboard.components.attributes import aria
+from tailtrace.dashboard.components.attributes import aria, data
 from tailtrace.dashboard.components.page import notice, panel, tag
 from tailtrace.dashboard.format import count, duration, moment
 from tailtrace.dashboard.text import Text
@@ -68,7 +69,24 @@ def _row(text: Text, one: RecordedEpisode) -> Any:
                     html.Div([html.Span(fact) for fact in facts], className="tt-facts-inline"),
                 ]
             ),
-            html.Span(one.rule, className="tt-caption"),
+            html.Div([html.Span(one.rule, className="tt-caption"), " ", *_actions(text, one)]),
         ],
         className="tt-finding",
     )
+
+
+def _actions(text: Text, one: RecordedEpisode) -> list[Any]:
+    """Buttons that the browser sends to the API (assets/g_actions.js); the page draws itself anew."""
+    address = f"/api/v1/alerts/{quote(one.id, safe='')}"
+    actions = []
+    if one.state == "open":
+        actions.append(("acknowledge", f"{address}/acknowledge", "{}"))
+    if one.state != "resolved":
+        muted = bool(one.muted_until_unix_ns)
+        actions.append(
+            ("unmute", f"{address}/unmute", "{}") if muted else ("mute", f"{address}/mute", '{"until":"1h"}')
+        )
+    return [
+        html.Button(text(f"alerts.do.{name}"), className="tt-button is-small", **data(post=path, body=body))
+        for name, path, body in actions
+    ]

@@ -146,3 +146,18 @@ def test_axe_finds_nothing_serious(seeded: Store, serve: Serve, page: Any) -> No
             for node in one["nodes"]
         ]
     assert found == []
+
+
+def test_an_alert_is_acknowledged_on_its_page(seeded: Store, serve: Serve, page: Any) -> None:
+    seeded.command(
+        "INSERT INTO alerts (Id, Rule, Cause, State, OpenedAt, Summary, Body, Revision)"
+        " VALUES ('e1', 'p95', 'c', 'open', '2026-09-21 14:00:00', 'P95 of api is 40 % slower', '{}', 1)"
+    )
+    page.goto(serve(seeded) + "/alerts")
+    page.locator(".tt-finding", has_text="P95 of api is 40 % slower").wait_for()
+    page.route("**/api/v1/alerts/e1/acknowledge", lambda route: route.fulfill(status=200, body="{}"))
+    with page.expect_request("**/api/v1/alerts/e1/acknowledge") as sent:
+        page.get_by_role("button", name="Acknowledge").click()
+    assert sent.value.method == "POST"
+    page.locator("label", has_text="over").click()
+    page.get_by_text("No alert").wait_for()
