@@ -107,6 +107,11 @@ def test_explain_shows_stages_path_and_figures(tailtrace: Run, stub: Any) -> Non
     assert any(line.split()[:3] == ["+1.200", "s", "decode"] for line in out.splitlines())
 
 
+def test_a_missing_first_token_says_why(tailtrace: Run, stub: Any) -> None:
+    stub.json(f"/api/v1/requests/{TRACE}", detail(requests=[row(ttft_ns=None, tpot_ns=None, streaming=False)]))
+    assert "TTFT not streamed   TPOT -" in tailtrace("explain", TRACE, "--url", stub.url).out
+
+
 def test_simulated_data_says_so(tailtrace: Run, stub: Any) -> None:
     stub.json(f"/api/v1/requests/{TRACE}", detail(simulated=True))
     assert "simulated data" in tailtrace("explain", TRACE, "--url", stub.url).out

@@ -104,10 +104,11 @@ def _figures(first: dict[str, Any]) -> RenderableType:
     from tailtrace.cli.formats import duration, share
 
     unexplained = first["unexplained_ns"] / first["duration_ns"] if first["duration_ns"] else None
+    unseen = first["ttft_ns"] is None and first["streaming"] is False
     text = Text()
     for name, value in (
         ("total", duration(first["duration_ns"])),
-        ("TTFT", duration(first["ttft_ns"])),
+        ("TTFT", "not streamed" if unseen else duration(first["ttft_ns"])),
         ("TPOT", duration(first["tpot_ns"])),
         ("unexplained", share(unexplained)),
     ):
