@@ -55,8 +55,9 @@ class Forest(NamedTuple):
 
 
 @kernel
-def _deduplicate(ids: Any, starts: Any, ends: Any, ties: Any, lo: int, by_id: Any, kept: Any) -> int:
-    """Marks the kept span of each id and packs `by_id`: the earliest, then longest, then that of the smallest tie."""
+def _deduplicate(ids: Any, parents: Any, starts: Any, ends: Any, ties: Any, lo: int, by_id: Any, kept: Any) -> int:
+    """Marks the kept span of each id and packs `by_id`: the earliest, then longest, then that of the smallest tie and
+    parent, so that the order of arrival never decides."""
     n = len(by_id)
     count = 0
     i = 0
@@ -66,9 +67,15 @@ def _deduplicate(ids: Any, starts: Any, ends: Any, ties: Any, lo: int, by_id: An
         while j < n and ids[lo + by_id[j]] == ids[lo + best]:
             other = by_id[j]
             a, b = lo + other, lo + best
-            if starts[a] < starts[b] or (
-                starts[a] == starts[b] and (ends[a] > ends[b] or (ends[a] == ends[b] and ties[a] < ties[b]))
-            ):
+            if starts[a] != starts[b]:
+                better = starts[a] < starts[b]
+            elif ends[a] != ends[b]:
+                better = ends[a] > ends[b]
+            elif ties[a] != ties[b]:
+                better = ties[a] < ties[b]
+            else:
+                better = parents[a] < parents[b]
+            if better:
                 best = other
             j += 1
         kept[lo + best] = True
@@ -169,7 +176,7 @@ def build(
     for t in range(len(offsets) - 1):
         lo, hi = offsets[t], offsets[t + 1]
         by_id = argsort_ids(ids[lo:hi])
-        count = _deduplicate(ids, starts, ends, ties, lo, by_id, kept)
+        count = _deduplicate(ids, parents, starts, ends, ties, lo, by_id, kept)
         for k in range(count):
             i = lo + by_id[k]
             if parents[i] == 0:

@@ -117,11 +117,11 @@ class Tree:
         return "unexplained" if i == entry else "app"
 
 
-def _tie(span: Span) -> tuple[int, int]:
+def _tie(span: Span) -> tuple[int, int, int]:
     from tailtrace.analytics.judge.batch import KINDS
     from tailtrace.stages import INDEX
 
-    return INDEX.get(stage_of(span), -1), KINDS.get(span.kind, 0)
+    return INDEX.get(stage_of(span), -1), KINDS.get(span.kind, 0), int(span.parent_span_id or "0", 16)
 
 
 def attribute(tree: Tree, entry: str, until_ns: int | None = None) -> Times:
