@@ -21,7 +21,10 @@ COMMANDS = sorted(get_command(app).commands)  # type: ignore[attr-defined]
 
 def test_the_commands() -> None:
     parts = ["beat", "dashboard", "drain", "ingest", "worker"]
-    assert COMMANDS == sorted(["demo", "doctor", "explain", "load", "requests", "schema", "sql", "token", "up", *parts])
+    reads = ["attribution", "compare", "explain", "requests", "slow", "sql", "tokens", "whatif", "why", "replicas"]
+    watch = ["alerts", "gate"]
+    rest = ["demo", "doctor", "lab", "load", "schema", "token", "up"]
+    assert sorted([*parts, *reads, *watch, *rest]) == COMMANDS
 
 
 @pytest.mark.parametrize("command", COMMANDS)
