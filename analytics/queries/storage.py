@@ -10,8 +10,9 @@ from tailtrace.ingest.store import Store
 
 @dataclass(frozen=True, slots=True)
 class TableSize:
-    """Rows and bytes on disk of the active parts; `oldest` is the first partition by name (a day or month); empty where there is
-    one only."""
+    """Rows and bytes on disk of the active parts; `oldest` is the first partition by name (a day or month), empty where
+    there is only one.
+    """
 
     table: str
     rows: int
@@ -28,7 +29,9 @@ class Storage:
 
 
 _PARTS: Final = """
-SELECT table, sum(rows) AS n, sum(bytes_on_disk) AS bytes, min(if(partition = 'tuple()', '', partition)) AS oldest FROM system.parts
+SELECT table, sum(rows) AS n, sum(bytes_on_disk) AS bytes,
+  min(if(partition = 'tuple()', '', partition)) AS oldest
+FROM system.parts
 WHERE active AND database = currentDatabase() GROUP BY table HAVING n > 0 ORDER BY bytes DESC LIMIT 100
 """
 
