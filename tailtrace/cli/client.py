@@ -45,6 +45,10 @@ class ApiClient:
                 raise TailtraceError(f"{self.url} answered without JSON: is it a Tailtrace server?") from None
         message = _message(response)
         if response.status_code == 401:
+            if "authorization" in self._http.headers:
+                raise ConfigError(
+                    f"{self.url} does not know this token, or not for this ({message or 'no reason given'})"
+                )
             raise ConfigError(
                 f"{self.url} asks for a token: give --token or set TAILTRACE_TOKEN ({message or 'no reason given'})"
             )

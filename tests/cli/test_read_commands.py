@@ -148,6 +148,19 @@ def test_refusals_are_said_in_one_line(tailtrace: Run, stub: Any, status: int, c
     assert outcome.err.count("\n") == 1
 
 
+def test_an_empty_list_says_so(tailtrace: Run, stub: Any) -> None:
+    stub.json("/api/v1/requests", {"requests": [], "total": 0, "next": None})
+    empty = tailtrace("requests", "--url", stub.url)
+    assert (empty.code, "no requests are stored" in empty.out) == (0, True)
+
+
+def test_a_wrong_token_is_told_from_none(tailtrace: Run, stub: Any) -> None:
+    stub.json("/api/v1/requests", {"error": {"code": "unauthorized", "message": "a token is needed"}}, 401)
+    assert "asks for a token" in tailtrace("requests", "--url", stub.url).err
+    wrong = tailtrace("requests", "--url", stub.url, "--token", "guessed")
+    assert (wrong.code, "does not know this token" in wrong.err, "guessed" in wrong.err) == (2, True, False)
+
+
 def test_an_address_that_is_none(tailtrace: Run) -> None:
     assert tailtrace("requests", "--url", "localhost:8050").code == 2
 

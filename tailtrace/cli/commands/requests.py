@@ -34,6 +34,9 @@ def requests(
     if as_json:
         typer.echo(json.dumps(answer))
         return
+    if not answer["requests"]:
+        typer.echo("no requests are stored here yet, or none match; `tailtrace doctor` sends one span to see")
+        return
     terminal.print(_table(answer["requests"]))
     terminal.print(f"{len(answer['requests'])} of {answer['total']} requests, times in UTC")
 
