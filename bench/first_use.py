@@ -1,5 +1,5 @@
 """The first minutes of a new user: `make demo` in a clean copy of the tree until its address answers, then until its
-pages are full.
+pages are full, and until the regression in its history is an open alert (counted from full pages).
 
 With --quick the demo runs in this environment (no virtual environment is made): the address comes sooner than a user's.
 """
@@ -62,6 +62,17 @@ def filled(address: str) -> bool:
     return False
 
 
+def told(address: str) -> bool:
+    """Whether the regression that the made history holds is an open alert, with its stage and its deploy."""
+    with contextlib.suppress(httpx.HTTPError, KeyError, ValueError):
+        alerts = httpx.get(f"{address}/api/v1/alerts", params={"state": "open"}, timeout=10).json()["alerts"]
+        return any(
+            each["body"].get("stage") == "tokenize" and (each["body"]["marker"] or {}).get("became") == "1.5.0"
+            for each in alerts
+        )
+    return False
+
+
 def main() -> None:
     options = arguments(__doc__ or "").parse_args()
     figures: dict[str, Figure] = {"demo_address_s": None, "demo_filled_s": None, "alert_min": None}
@@ -89,6 +100,8 @@ def main() -> None:
                 raise RuntimeError(f"the demo ended before it printed an address that answers:\n{output.tail()}")
             figures["demo_address_s"] = time.monotonic() - started
             figures["demo_filled_s"] = wait_until(lambda: filled(output.address), 300, "content on every page", 0.25)
+            wait_s = wait_until(lambda: told(output.address), 900, "an open alert for the demo's regression", 1.0)
+            figures["alert_min"] = wait_s / 60
         finally:
             os.killpg(process.pid, signal.SIGINT)
             stopping = time.monotonic()

@@ -36,7 +36,7 @@ RECOVERED: Final = 0.35
 """A change is over when the steps that follow depart by less than this share of what it departed by."""
 RECOVERY_STEPS: Final = (3, 36)
 """Fewest and most steps that this takes: the smaller a change, the longer until its end can be told from chance."""
-LASTING: Final = 6.0
+LASTING: Final = 4.5
 """Thresholds for each long-run variance of an interval: noise that lasts makes sums grow by themselves."""
 ACCEPTED_INTERVALS: Final = 3 * PER_DAY
 

@@ -74,11 +74,16 @@ def headline(comparison: Comparison, metric: str) -> PercentileChange | None:
 
 
 def cause_of(row: ChangeRow, told: Sequence[ChangeRow]) -> str:
-    """The id of the change that began at about the same time in the same stage, its own where there is none."""
+    """The cause of a change that began at about the same time in the same stage, or just then for the same model; its
+    own id where there is none.
+    """
     for other in sorted(told, key=lambda each: each.onset):
-        near = abs(other.onset - row.onset) <= SAME_CAUSE_S
+        apart = abs(other.onset - row.onset)
+        same = other.stage == row.stage and apart <= SAME_CAUSE_S
+        # A slow GPU shows in prefill and in decode: what begins together for a model is one incident.
+        same |= other.model == row.model and apart <= INTERVAL_S
         going = other.until is None or other.until > row.onset
-        if other.id != row.id and other.cause and other.stage == row.stage and near and going:
+        if other.id != row.id and other.cause and same and going:
             return other.cause
     return row.id
 

@@ -63,15 +63,7 @@ def _round(store: Store, zone: str, watermark: int | None) -> ChangesReport:
         return ChangesReport()
     head = min(newest + 1, watermark // (INTERVAL_S * 10**9))
     judged = {(str(r["service"]), str(r["model"])): (int(r["upto"]), int(r["n"])) for r in store.query(_STATES)}
-    until_of: dict[str, int] = {}
-    dirty: list[tuple[Total, int]] = []
-    for total in series.totals(store, head - JUDGED_INTERVALS - EPOCH, head):
-        if judged.get((total.service, total.model)) == (head * INTERVAL_S, total.n):
-            continue
-        if total.service not in until_of:
-            complete = complete_until(store, total.service) or 0
-            until_of[total.service] = min(head, complete // (INTERVAL_S * 10**9)) if complete else head
-        dirty.append((total, until_of[total.service]))
+    dirty = _with_news(store, head, judged)
     if not dirty:
         return ChangesReport()
     since_s = (head - REFERENCE_INTERVALS - JUDGED_INTERVALS) * INTERVAL_S
@@ -94,6 +86,31 @@ def _round(store: Store, zone: str, watermark: int | None) -> ChangesReport:
     change_rows.save(store, written)
     _save_states(store, states)
     return ChangesReport(len(dirty), len(written))
+
+
+def _with_news(store: Store, head: int, judged: dict[tuple[str, str], tuple[int, int]]) -> list[tuple[Total, int]]:
+    """Series that were not judged up to where they are complete, or have other counts since; and where that is."""
+
+    def news(until: int) -> dict[tuple[str, str], Total]:
+        found = series.totals(store, until - JUDGED_INTERVALS - EPOCH, until)
+        return {
+            (each.service, each.model): each
+            for each in found
+            if judged.get((each.service, each.model)) != (until * INTERVAL_S, each.n)
+        }
+
+    at_head = news(head)
+    by_until: dict[int, set[str]] = {}
+    for service in {each.service for each in at_head.values()}:
+        complete = complete_until(store, service)
+        until = head if complete is None else min(head, complete // (INTERVAL_S * 10**9))
+        by_until.setdefault(until, set()).add(service)
+    return [
+        (total, until)
+        for until, services in by_until.items()
+        for total in (at_head if until == head else news(until)).values()
+        if total.service in services
+    ]
 
 
 def _judge(

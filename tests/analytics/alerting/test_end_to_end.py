@@ -143,3 +143,48 @@ def test_a_regression_is_told_once_and_its_end_once(store: Store, settings: Serv
 
 def change_rows_of(store: Store) -> list[dict[str, Any]]:
     return [{"service": row.service} for row in change_rows.load(store, 0) if row.confirmed is not None]
+
+
+def test_a_sink_that_fails_and_cuts_gets_one_message(store: Store, sink: Sink) -> None:
+    hook(store, sink)
+    sink.answers[:] = [500, "cut", 429]
+    key = outbox.message_id("e", "firing", 0, "hook")
+    now = START_S * 1000
+    outbox.put(store, [outbox.Message(key, "e", "firing", "hook", '{"event":"firing"}', "pending", 0, now, "", now)])
+    for seconds in range(0, 200, 10):
+        outbox.run_outbox(store, load(store, None).channels, now + seconds * 1000)
+    assert len(sink.seen) == 4
+    assert {headers["Idempotency-Key"] for headers, _ in sink.seen} == {key}
+    assert len({body for _, body in sink.seen}) == 1
+    (message,) = outbox.of_episodes(store, ["e"])
+    assert (message.state, message.attempts) == ("sent", 4)
+
+
+def test_a_refusal_is_not_repeated(store: Store, sink: Sink) -> None:
+    hook(store, sink)
+    sink.answers[:] = [404]
+    now = START_S * 1000
+    outbox.put(store, [outbox.Message("k", "e", "firing", "hook", '{"event":"firing"}', "pending", 0, now, "", now)])
+    for seconds in range(0, 200, 10):
+        outbox.run_outbox(store, load(store, None).channels, now + seconds * 1000)
+    assert len(sink.seen) == 1
+    assert outbox.of_episodes(store, ["e"])[0].error == "answered 404"
+
+
+def test_late_requests_change_what_is_known_and_tell_nobody_again(
+    store: Store, settings: ServerSettings, sink: Sink
+) -> None:
+    hook(store, sink)
+    insert_requests(store, traffic(("chat",), START_S, SLOW_FROM_S + 1500))
+    run(store, settings, SLOW_FROM_S + 1500)
+    assert [each["event"] for each in payloads(sink)] == ["firing"]
+    before = change_rows.load(store, 0)
+    late = [
+        {**row, "TraceId": "f" + row["TraceId"][1:]} for row in traffic(("chat",), SLOW_FROM_S - 600, SLOW_FROM_S, 2)
+    ]
+    insert_requests(store, late)
+    run(store, settings, SLOW_FROM_S + 1500, times=3)
+    assert [each["event"] for each in payloads(sink)] == ["firing"]
+    assert {row.id for row in change_rows.load(store, 0) if row.state == "confirmed"} == {
+        row.id for row in before if row.state == "confirmed"
+    }
