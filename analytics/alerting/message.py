@@ -75,7 +75,7 @@ def of_change(
         f"{100 * told.stage_share:.0f} % of it {told.stage}" if told.stage else "no stage stands out",
     ]
     if mix_share is not None:
-        parts.append(f"traffic mix explains {100 * mix_share:.0f} %")
+        parts.append(f"traffic mix explains {f'{100 * mix_share:.0f} %' if mix_share >= 0.005 else 'none of it'}")
     if len(changes) > 1 and len({row.series[1:] for row in changes}) > 1:
         parts.append(f"{len({row.series[1:] for row in changes})} services and models")
     if examples:

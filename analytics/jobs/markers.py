@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from tailtrace.ingest.store import Store
 
+_SIDE_BY_SIDE_MS: Final = 900_000  # values that were all there from the start are engines side by side, no change
 # First and last request of each value in the window; a value that was there from the window's start is no change.
 _VALUES: Final = """
 SELECT Service AS service, kv.1 AS kind, kv.2 AS value,
@@ -85,6 +86,8 @@ def find_markers(store: Store, since_s: int) -> list[Marker]:
     fresh = []
     for (service, kind), rows in by_place.items():
         for before, after in pairwise(rows):
+            if int(after["first"]) - int(rows[0]["first"]) < _SIDE_BY_SIDE_MS:
+                continue
             identity = marker_id(service, kind, before["value"], after["value"])
             marker = Marker(
                 identity, int(after["first"]), service, kind, before["value"], after["value"], "", "telemetry"
