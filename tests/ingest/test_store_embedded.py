@@ -111,9 +111,8 @@ def test_nothing_is_written_into_the_working_directory(tmp_path: Path) -> None:
 
 def test_an_insert_that_fails_behind_the_parser_raises(store: Store) -> None:
     """The engine's streaming insert answers such a failure with success."""
-    store.command(
-        "CREATE TABLE IF NOT EXISTS fails (A UInt64, B UInt64 MATERIALIZED throwIf(A = 7)) ENGINE = MergeTree ORDER BY A"
-    )
+    columns = "A UInt64, B UInt64 MATERIALIZED throwIf(A = 7)"
+    store.command(f"CREATE TABLE IF NOT EXISTS fails ({columns}) ENGINE = MergeTree ORDER BY A")
     try:
         with pytest.raises(StoreError):
             store.insert_arrow("fails", pa.table({"A": pa.array(range(10), pa.uint64())}))
