@@ -49,16 +49,16 @@ for line in sys.stdin:
 """
 
 
-def confirmed(made: Week, since: int, until: int) -> list[tuple[int, int]]:
-    """(confirmed, onset) of the series' changes in [since, until), over its metrics, one for each hour."""
-    found: list[tuple[int, int]] = []
+def confirmed(made: Week, since: int, until: int) -> list[tuple[int, int, str]]:
+    """(confirmed, onset, metric) of the series' changes in [since, until), over its metrics, one for each hour."""
+    found: list[tuple[int, int, str]] = []
     for metric in METRICS:
         judged = detect(made.counts(metric), until=until, judge_from=_AT)
-        found += [(each.confirmed, each.onset) for each in judged.changes if each.confirmed is not None]
-    once: list[tuple[int, int]] = []
-    for at, began in sorted(found):
+        found += [(each.confirmed, each.onset, metric) for each in judged.changes if each.confirmed is not None]
+    once: list[tuple[int, int, str]] = []
+    for at, began, metric in sorted(found):
         if since <= at < until and (not once or at - once[-1][0] > 12):
-            once.append((at, began))
+            once.append((at, began, metric))
     return once
 
 
@@ -109,8 +109,8 @@ def changed(job: tuple[int, str]) -> dict[str, Any]:
         "at": at,
     }
     if told:
-        when, began = told[0]
-        grown = growth(STAGES, made.cells(began - PER_DAY, began), made.cells(began, when + 1))
+        when, began, metric = told[0]
+        grown = growth(STAGES, made.cells(began - PER_DAY, began, metric), made.cells(began, when + 1, metric))
         answer["root"] = bool(grown) and grown[0].stage == stage
     return answer
 

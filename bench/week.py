@@ -55,11 +55,18 @@ class Week:
         bucket = np.ceil(np.log(np.maximum(self.values(metric), 1.0)) / np.log(1.02)).astype(np.int64)
         return counts(self.interval, self.stratum, bucket, np.ones(len(bucket), np.int64))
 
-    def cells(self, begin: int, end: int) -> StageCells:
-        """Requests of intervals [begin, end), each a cell; kinds are those of the whole week."""
+    def cells(self, begin: int, end: int, metric: str) -> StageCells:
+        """Requests of intervals [begin, end), each a cell, with the time that the metric is about by stage; kinds are
+        those of the whole week.
+        """
         kind = np.unique(self.stratum, return_inverse=True)[1]
         use = (self.interval >= begin) & (self.interval < end)
-        return StageCells(self.interval[use], kind[use], np.ones(int(use.sum())), self.stages[use])
+        stages = self.stages[use]
+        if metric == "ttft":
+            stages[:, _FIRST_TOKEN:] = 0.0
+        elif metric == "tpot":
+            stages[:, :_FIRST_TOKEN] = 0.0
+        return StageCells(self.interval[use], kind[use], np.ones(int(use.sum())), stages)
 
 
 def week(

@@ -38,13 +38,13 @@ def explained(store: Store, row: ChangeRow, markers: Sequence[Marker], told: Seq
     after = row.onset, max(row.confirmed or row.suspected, row.onset + INTERVAL_S)
     before = row.onset - BEFORE_S, row.onset
     spans = [(since // INTERVAL_S, until // INTERVAL_S) for since, until in (before, after)]
-    metric = "duration" if row.metric == "tpot" else row.metric
-    grown = growth(STAGES, *stage_cells(store, metric, row.service, row.model, spans[0], spans[1]))
+    # TPOT's stages are those after the first token: what came before cannot have changed it.
+    grown = growth(STAGES, *stage_cells(store, row.metric, row.service, row.model, spans[0], spans[1]))
     sides = [
         Selection(row.service, since * 10**9, until * 10**9, {"model": row.model}) for since, until in (before, after)
     ]
     comparison = compare(store, sides[0], sides[1], limit=_ROWS)
-    main = headline(comparison, metric)
+    main = headline(comparison, "duration" if row.metric == "tpot" else row.metric)
     stage, share = (grown[0].stage, grown[0].share) if grown and grown[0].share > 0 else ("", 0.0)
     marker = nearest(row, markers)
     parameters = {
