@@ -9,7 +9,7 @@ DEV := $(VENV)/.dev
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test check lint format types layers unit test-vllm bench-quick screenshots clean
+.PHONY: help demo up test check lint format types layers unit test-vllm bench-quick clean
 
 help: ## This list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -47,9 +47,6 @@ test-vllm: $(DEV) ## A real vLLM under `tailtrace run`: make test-vllm VLLM=DIR 
 bench-quick: $(DEV) ## Every benchmark for under a minute, to see that it still works
 	@set -e; for bench in $$(grep -l '^if __name__' bench/*.py); do \
 		echo "== $$bench"; timeout 300 $(BIN)/python $$bench --quick --seed 1; done
-
-screenshots: $(DEV) ## Pictures of every page, into docs/images
-	$(BIN)/python docs/screenshots.py
 
 clean: ## Remove what the targets made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info
