@@ -6,6 +6,8 @@ Read-only, with a token, row and time limits. Results are whole: nothing is stre
 import base64
 import re
 from collections.abc import Callable, Iterator, Mapping
+from email.parser import BytesParser
+from email.policy import HTTP
 from typing import Any
 from uuid import uuid4
 
@@ -76,7 +78,10 @@ class _Front:
                 return _failure(413, _BAD_REQUEST, f"the statement is over {_MAX_BODY_BYTES} bytes")
         if not body and "query" not in request.query_params:
             return PlainTextResponse("Ok.\n")
-        return await run_in_threadpool(self._run, dict(request.query_params), bytes(body), request.headers)
+        query, statement = dict(request.query_params), bytes(body)
+        if request.headers.get("content-type", "").startswith("multipart/form-data"):
+            query, statement = query | _form_fields(request.headers["content-type"], statement), b""
+        return await run_in_threadpool(self._run, query, statement, request.headers)
 
     def _admitted(self, request: Request) -> bool:
         if self._admits is None:
@@ -119,6 +124,18 @@ class _Front:
             return _failure(400, _BAD_REQUEST, str(error))
         named = _FORMAT.search(sql)
         return _success(result, named[1] if named else default_format)
+
+
+def _form_fields(content_type: str, body: bytes) -> dict[str, str]:
+    """The fields of a form: clickhouse-connect sends statement and parameters so when they are too long for a URL."""
+    form = BytesParser(policy=HTTP).parsebytes(b"Content-Type: " + content_type.encode("latin-1") + b"\r\n\r\n" + body)
+    fields: dict[str, str] = {}
+    for part in form.iter_parts():
+        name = part.get_param("name", header="content-disposition")
+        content = part.get_payload(decode=True)
+        if isinstance(name, str) and isinstance(content, bytes):
+            fields[name] = content.decode("utf-8", "replace")
+    return fields
 
 
 def _pieces(body: bytes, size: int = 4 * 1024 * 1024) -> Iterator[bytes]:

@@ -36,6 +36,12 @@ class StoreContract:
         )
         assert row == [{"s": text, "a": ["q'", "\\"], "n": 2**64 - 1, "m": {"k": "v'"}}]
 
+    def test_long_parameters_reach_the_engine_too(self, store: Store) -> None:
+        """Longer than a URL may be: a driver over HTTP sends them as a form."""
+        ids = [f"{number:032x}" for number in range(20_000)]
+        found = store.query("SELECT length({ids:Array(String)}) AS n, {ids:Array(String)}[-1] AS last", {"ids": ids})
+        assert found == [{"n": 20_000, "last": ids[-1]}]
+
     def test_datetimes_are_aware_and_in_utc(self, store: Store) -> None:
         moment = datetime(2026, 3, 29, 1, 30, 0, 123456, UTC)
         row = store.query(
