@@ -107,6 +107,7 @@ class Inserter:
             tries += 1
             try:
                 self._insert(segment, spare_memory=tries < _MEMORY_TRIES)
+                self.last_error = ""
                 return True
             except StoreDead:
                 return False

@@ -7,6 +7,10 @@ An insert costs about 40 ms however small it is, so segments should be big; a qu
 follow from one rule: a segment is sealed when it is full, or when the inserter is idle and either 25,000 items wait or
 its last insert began over a second ago. While the inserter is busy segments grow, so a system that falls behind becomes
 cheaper per item.
+
+The journal takes spans several times faster than the engine inserts them. While a healthy store works on full segments,
+senders are answered at its pace, so that what was just sent can be looked at; a store that fails or stands still holds
+nobody up: then the journal grows, as far as its limit.
 """
 
 import logging
@@ -35,6 +39,9 @@ SEGMENT_BYTES = 16 * 1024 * 1024
 INSERT_INTERVAL_S: dict[Signal, float] = {"traces": 1.0, "metrics": 2.0, "logs": 1.0}
 _DISK_CHECK_INTERVAL_S = 1.0
 _AFTER_FAILURE_S = 0.2
+PACED_SEGMENTS = 2
+_PACE_CHECK_S = 0.25
+_PACE_LIMIT_S = 3.0
 
 
 class _Waiting:
@@ -62,6 +69,7 @@ class _Lane:
         self.pending: set[bytes] = set()  # all of those: a repeat is known as one for as long as its body waits
         self.interval_s = INSERT_INTERVAL_S[signal]
         self.sealed_at = float("-inf")
+        self.moved_at = float("-inf")  # when the inserter last took or finished a segment
         self.submitted = self.stored = 0  # bodies taken in, bodies that left the journal: their order is the same
 
 
@@ -235,7 +243,7 @@ class Pipeline:
         with self._changed:
             while not self._has_work():  # the deadline is new after each event: an insert that ends makes one
                 self._changed.wait(self._next_deadline_s())
-            batches = [(lane, self._next_batch(lane)) for lane in self._lanes.values()]
+            batches = [(lane, self._next_batch(lane)) for lane in self._lanes.values() if not self._paced(lane)]
         for lane, batch in batches:
             if batch:
                 self._append(lane, batch)
@@ -246,7 +254,17 @@ class Pipeline:
             return not self._running and not any(lane.waiting for lane in self._lanes.values())
 
     def _has_work(self) -> bool:
-        return not self._running or any(lane.waiting or self._seal_due(lane) for lane in self._lanes.values())
+        lanes = self._lanes.values()
+        return not self._running or any(
+            (lane.waiting and not self._paced(lane)) or self._seal_due(lane) for lane in lanes
+        )
+
+    def _paced(self, lane: _Lane) -> bool:
+        """Whether bodies wait for the engine: it works, and more than one segment is before them."""
+        inserter = lane.inserter
+        if inserter.waiting() < PACED_SEGMENTS or inserter.last_error or self._flushing or not self._running:
+            return False
+        return self._clock() - lane.moved_at < _PACE_LIMIT_S
 
     def _next_deadline_s(self) -> float | None:
         """Seconds until an open segment may be sealed for its age; None when only an event can make work."""
@@ -255,6 +273,8 @@ class Pipeline:
             for lane in self._lanes.values()
             if lane.journal.active.bodies and not lane.inserter.waiting()
         ]
+        if any(lane.waiting for lane in self._lanes.values()):
+            waits.append(_PACE_CHECK_S)  # a paced one: an insert that fails or hangs is no event
         return max(min(waits), 0.0) if waits else None
 
     def _next_batch(self, lane: _Lane) -> list[_Waiting]:
@@ -312,6 +332,8 @@ class Pipeline:
         segment = lane.journal.seal()
         if segment is not None:
             lane.sealed_at = self._clock()
+            if not lane.inserter.waiting():
+                lane.moved_at = lane.sealed_at
             lane.inserter.put(segment)
 
     def _stored(self, segment: Segment) -> None:
@@ -331,6 +353,7 @@ class Pipeline:
             except OSError as error:
                 log.warning("segment %s is stored, but the journal cannot be tidied: %s", segment.id, error)
             self._journal_bytes -= segment.bytes
+            lane.moved_at = self._clock()
             lane.stored += segment.bodies
             self._counts["stored_items"] += segment.items
             self._counts["stored_segments"] += 1

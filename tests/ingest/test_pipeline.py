@@ -249,3 +249,47 @@ def test_a_folder_that_cannot_be_tidied_stops_nothing(tmp_path: Path, monkeypatc
     pipeline.flush()
     pipeline.stop()
     assert store.bodies == [b"one", b"two"]
+
+
+class HeldStore(FakeStore):
+    """Inserts wait until they are let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = threading.Event()
+
+    def insert_segment(self, signal: str, path: Path, token: str) -> None:
+        self.tried.set()
+        self.go.wait(10)
+        super().insert_segment(signal, path, token)
+
+
+def test_senders_go_at_the_pace_of_a_store_that_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FULL_SEGMENT_ITEMS", 10)
+    monkeypatch.setattr(module, "_PACE_LIMIT_S", 60.0)
+    store = HeldStore()
+    pipeline = pipeline_of(store, tmp_path)
+    pipeline.start()
+    for n in range(2):  # one is being inserted, a full one waits behind it
+        pipeline.submit("traces", b"full %d" % n, 10).result(10)
+    assert store.tried.wait(10)
+    held = pipeline.submit("traces", b"held", 1)
+    assert wait([held], timeout=0.3).not_done == {held}
+    store.go.set()
+    held.result(10)
+    pipeline.stop()
+    assert store.bodies == [b"full 0", b"full 1", b"held"]
+
+
+def test_a_store_that_stands_still_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FULL_SEGMENT_ITEMS", 10)
+    monkeypatch.setattr(module, "_PACE_LIMIT_S", 0.1)
+    store = HeldStore()
+    pipeline = pipeline_of(store, tmp_path)
+    pipeline.start()
+    for n in range(5):
+        pipeline.submit("traces", b"full %d" % n, 10).result(10)
+    assert store.bodies == []
+    store.go.set()
+    pipeline.stop()
+    assert len(store.bodies) == 5
