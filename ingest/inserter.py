@@ -56,6 +56,7 @@ class Inserter:
         self.refused_bodies = 0
         self.failures = 0
         self.last_error = ""
+        self.failing = False  # since the last try, until one succeeds
 
     def start(self, name: str) -> None:
         """Run the thread."""
@@ -107,7 +108,7 @@ class Inserter:
             tries += 1
             try:
                 self._insert(segment, spare_memory=tries < _MEMORY_TRIES)
-                self.last_error = ""
+                self.failing = False
                 return True
             except StoreDead:
                 return False
@@ -116,6 +117,7 @@ class Inserter:
                     log.exception("inserting failed in a way that was not expected")
                 self.failures += 1
                 self.last_error = str(error)
+                self.failing = True
                 log.warning("segment %s is not stored yet, next try in %.1f s: %s", segment.id, wait_s, error)
             self._stopping.wait(wait_s)
             wait_s = min(wait_s * 2, _LONGEST_WAIT_S)

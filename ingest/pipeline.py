@@ -262,7 +262,7 @@ class Pipeline:
     def _paced(self, lane: _Lane) -> bool:
         """Whether bodies wait for the engine: it works, and more than one segment is before them."""
         inserter = lane.inserter
-        if inserter.waiting() < PACED_SEGMENTS or inserter.last_error or self._flushing or not self._running:
+        if inserter.waiting() < PACED_SEGMENTS or inserter.failing or self._flushing or not self._running:
             return False
         return self._clock() - lane.moved_at < _PACE_LIMIT_S
 
