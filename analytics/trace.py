@@ -73,16 +73,22 @@ class Span:
         return self.end_unix_ns - self.start_unix_ns
 
 
+def trace_bounds(store: Store, trace_id: str) -> tuple[int, int] | None:
+    """Earliest start and latest end of a trace's spans, ns since 1970; None when none is stored."""
+    row = store.query(_BOUNDS, {"trace_id": trace_id})[0]
+    return (int(row["start"]), int(row["end"])) if row["n"] else None
+
+
 def read_trace(store: Store, trace_id: str, *, limit: int = MAX_SPANS) -> list[Span]:
     """Every stored span of a trace, by start then span id, at most `limit`; empty when none is stored.
 
     Duplicates sent twice are in it: repairing the tree is the judge's work.
     """
     trace_id = trace_id.lower()
-    bounds = store.query(_BOUNDS, {"trace_id": trace_id})
-    if not bounds or not bounds[0]["n"]:
+    bounds = trace_bounds(store, trace_id)
+    if bounds is None:
         return []
-    parameters = {"trace_id": trace_id, "start": bounds[0]["start"], "end": bounds[0]["end"], "limit": limit}
+    parameters = {"trace_id": trace_id, "start": bounds[0], "end": bounds[1], "limit": limit}
     return [span_of_row(trace_id, row) for row in store.query_arrow(_SPANS, parameters).to_pylist()]
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from tailtrace.analytics.queries.trace_id import span_id as checked_span
 from tailtrace.analytics.queries.trace_id import trace_id as checked_trace
+from tailtrace.analytics.trace import trace_bounds
 from tailtrace.errors import NotFound
 from tailtrace.ingest.store import Store
 
@@ -69,18 +70,12 @@ ORDER BY ReceivedAt LIMIT 1
 """
 
 
-_BOUNDS: Final = """
-SELECT count() AS n, toUnixTimestamp64Nano(min(Start)) AS first, toUnixTimestamp64Nano(max(End)) AS last
-FROM otel_traces_trace_id_ts WHERE TraceId = {trace:String}
-"""
-
-
 def get_span(store: Store, trace_id: str, span_id: str) -> SpanDetail:
     """One span. Raises Rejected for malformed ids, NotFound when it is not stored."""
     trace, span = checked_trace(trace_id), checked_span(span_id)
-    bounds = store.query(_BOUNDS, {"trace": trace}, role="ui")[0]
-    where = {"trace": trace, "span": span, "first": int(bounds["first"]), "last": int(bounds["last"])}
-    rows = store.query(_SQL, where, role="ui") if bounds["n"] else []
+    bounds = trace_bounds(store, trace)
+    where = {"trace": trace, "span": span}
+    rows = store.query(_SQL, {**where, "first": bounds[0], "last": bounds[1]}, role="ui") if bounds else []
     if not rows:
         raise NotFound(f"no span {span} is stored under trace id {trace}")
     return _detail(trace, span, rows[0])

@@ -11,13 +11,9 @@ import pyarrow.compute as pc
 from tailtrace.analytics.judge import judge_batch
 from tailtrace.analytics.judge.batch import Batch, from_inbox
 from tailtrace.analytics.judge.judge import JudgedBatch
-from tailtrace.analytics.trace import CLOCK_FAULT_DURATION_NS, MAX_SPANS
+from tailtrace.analytics.trace import CLOCK_FAULT_DURATION_NS, MAX_SPANS, trace_bounds
 from tailtrace.ingest.store import Store
 
-_BOUNDS: Final = """
-SELECT toUnixTimestamp64Nano(min(Start)) AS start, toUnixTimestamp64Nano(max(End)) AS end, count() AS n
-FROM otel_traces_trace_id_ts WHERE TraceId = {trace_id:String}
-"""
 # The columns of the inbox, from the stored spans; those that the judge does not need follow.
 _SPANS: Final = """
 SELECT toFixedString(substring(unhex(TraceId), 1, 16), 16) AS TraceId,
@@ -69,13 +65,13 @@ class TraceColumns:
 
 def trace_columns(store: Store, trace_id: str, *, limit: int = MAX_SPANS) -> TraceColumns | None:
     """The stored spans of a trace and what the judge makes of them; None when none is stored."""
-    bounds = store.query(_BOUNDS, {"trace_id": trace_id}, role="ui")
-    if not bounds or not bounds[0]["n"]:
+    bounds = trace_bounds(store, trace_id)
+    if bounds is None:
         return None
     parameters = {
         "trace_id": trace_id,
-        "start": bounds[0]["start"],
-        "end": bounds[0]["end"],
+        "start": bounds[0],
+        "end": bounds[1],
         "limit": limit,
         "fault": CLOCK_FAULT_DURATION_NS,
     }
