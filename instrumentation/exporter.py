@@ -34,6 +34,12 @@ _MAX_BACKOFF_S: Final = 30.0
 _SLICE_S: Final = 0.0005
 
 
+def fold_endless_streams() -> None:
+    """A function of its own, so that this thread keeps no record alive while it encodes and sends."""
+    for record in list(streaming_now.values()):
+        record.fold()
+
+
 @dataclass(slots=True)
 class Batch:
     """Encoded spans by scope, waiting for the receiver."""
@@ -156,8 +162,7 @@ class Exporter:
         return asked
 
     def _encode_all(self) -> None:
-        for record in list(streaming_now.values()):
-            record.fold()
+        fold_endless_streams()
         anchor = clock.anchor_ns()
         while True:
             items = self._buffer.take(_BATCH_SPANS)

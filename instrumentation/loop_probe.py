@@ -17,6 +17,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from contextvars import Context
 from types import TracebackType
 from typing import Any, Final
 
@@ -50,11 +51,17 @@ class LoopProbe:
     def start(self) -> None:
         self._loop_stat = KeptFile(f"/proc/self/task/{threading.get_native_id()}/schedstat")
         self._due = self._loop.time() + PERIOD_S
-        self._handle = self._loop.call_at(self._due, self._called)
+        # Its own context: what the first request holds in its context variables is not held for ever.
+        self._handle = self._loop.call_at(self._due, self._called, context=Context())
         self._thread = threading.Thread(target=self._run, name="tailtrace-loop-probe", daemon=True)
         self._thread.start()
 
+    def end(self) -> None:
+        """From any thread: both sides stop at their next turn."""
+        self._stop.set()
+
     def stop(self) -> None:
+        """On the loop's thread."""
         self._stop.set()
         _watched.discard(self._loop)
         if self._handle is not None:
@@ -150,14 +157,11 @@ class _Nothing:
         """Nothing was begun."""
 
 
-_exporter: tuple[runtime.Runtime, Any] | None = None
 _watched: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
     """The parent's threads are not in the child."""
-    global _exporter
-    _exporter = None
     _watched.clear()
 
 
@@ -171,7 +175,6 @@ def watch_loop() -> LoopProbe | _Nothing:
     Call it on the loop, after `instrument()`; without either it says so in the log and watches nothing. `wrap_gateway`
     does so itself (setting `watch_loop`); a loop that is watched already is not watched twice.
     """
-    global _exporter
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
@@ -184,14 +187,9 @@ def watch_loop() -> LoopProbe | _Nothing:
     if loop in _watched:
         return _Nothing()
     try:
-        from tailtrace.instrumentation.metrics import MetricsExporter
-
-        if _exporter is None or _exporter[0] is not active:
-            made = MetricsExporter(active.settings, active.resource)
-            made.start()
-            _exporter = (active, made)
-        probe = LoopProbe(loop, _exporter[1].put)
+        probe = LoopProbe(loop, active.metrics.put)
         probe.start()
+        active.at_shutdown.append(probe.end)
         _watched.add(loop)
     except Exception:
         log.exception("tailtrace: the event loop is not watched")

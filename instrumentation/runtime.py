@@ -7,7 +7,9 @@ import logging
 import os
 import sys
 import threading
-from typing import Any
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from tailtrace.errors import ConfigError
 from tailtrace.instrumentation import record
@@ -15,6 +17,9 @@ from tailtrace.instrumentation.exporter import Exporter
 from tailtrace.instrumentation.resource import build_resource, keyed
 from tailtrace.instrumentation.settings import Settings, read_settings
 from tailtrace.instrumentation.transport import open_transport
+
+if TYPE_CHECKING:
+    from tailtrace.instrumentation.metrics import MetricsExporter
 
 log = logging.getLogger("tailtrace")
 
@@ -29,14 +34,39 @@ class Runtime:
         self._described: dict[str, Any] = {}
         self.resource: dict[str, Any] = {}
         self.exporter: Exporter
+        self._metrics: MetricsExporter | None = None
+        # Called at the end: what else of ours runs in this process.
+        self.at_shutdown: list[Callable[[], None]] = []
         self.renew()
 
     def renew(self) -> None:
         """New instance id, queue, connection and thread-to-be: at start, and in a forked child."""
         self.resource = {**build_resource(self.settings), **self._described}
         self.exporter = Exporter(self.settings, self.resource, open_transport(self.settings))
+        self._metrics = None
+        self.at_shutdown = []
         record.count_loss = self.exporter.losses.add
         record.submit = self._first_put
+
+    @property
+    def metrics(self) -> MetricsExporter:
+        """Takes points; made and started when first asked for."""
+        if self._metrics is None:
+            # Not imported before: most processes send no metrics.
+            from tailtrace.instrumentation.metrics import MetricsExporter
+
+            self._metrics = MetricsExporter(self.settings, self.resource)
+            self._metrics.start()
+        return self._metrics
+
+    def shutdown(self, timeout_s: float) -> None:
+        """Ends what runs; spans first, and metrics in what is left of the time."""
+        end = time.monotonic() + timeout_s
+        for stop in self.at_shutdown:
+            stop()
+        self.exporter.shutdown(timeout_s)
+        if self._metrics is not None:
+            self._metrics.shutdown(max(end - time.monotonic(), 0.05))
 
     def _first_put(self, item: Any) -> None:
         """The thread starts with the first item, so that a process which only forks never has one."""
@@ -142,7 +172,7 @@ def shutdown(timeout_s: float | None = None) -> None:
     runtime, active = active, None
     record.submit = _ignore
     if runtime is not None:
-        runtime.exporter.shutdown(runtime.settings.shutdown_s if timeout_s is None else timeout_s)
+        runtime.shutdown(runtime.settings.shutdown_s if timeout_s is None else timeout_s)
 
 
 def losses() -> dict[str, int]:

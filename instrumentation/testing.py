@@ -116,7 +116,7 @@ def captured(sample: int = 1, seed: int | None = None, **resource: Any) -> Itera
         return spans
 
     former = (runtime.active, record.submit, record.count_loss)
-    running = runtime.Runtime(Settings(sample=sample, service_name="test", resource=resource))
+    running = runtime.Runtime(Settings(sample=sample, service_name="test", resource=resource, watch_loop=False))
     runtime.active = running
     record.submit = items.append
     ids.seed(seed)

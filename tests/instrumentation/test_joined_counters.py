@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
+from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import Any
 
@@ -57,6 +60,37 @@ def test_a_wrapped_gateway_watches_its_loop_once(here: None, wanted: bool, found
         return seen
 
     assert asyncio.run(main()) == found
+
+
+def test_shutdown_ends_every_thread_and_the_probe_holds_nothing_of_the_first_request(here: None) -> None:
+    mine: ContextVar[object] = ContextVar("mine")
+    instrument("shop", endpoint="http://127.0.0.1:9", shutdown_s=0.5)
+    before = {thread.name for thread in threading.enumerate()}
+
+    class Kept:
+        pass
+
+    async def request() -> weakref.ref[Kept]:
+        kept = Kept()
+        mine.set(kept)
+        await call(wrap_gateway(hello))
+        return weakref.ref(kept)
+
+    async def main() -> None:
+        held = await asyncio.create_task(request())
+        assert probes()
+        await asyncio.sleep(0.05)
+        gc.collect()
+        assert held() is None
+        await asyncio.to_thread(runtime.shutdown)
+        for _ in range(500):
+            if not probes():
+                break
+            await asyncio.sleep(0.01)
+        left = {thread.name for thread in threading.enumerate()} - before
+        assert not {name for name in left if name.startswith("tailtrace")}
+
+    asyncio.run(main())
 
 
 def named(monkeypatch: pytest.MonkeyPatch, found: tuple[list[str], str], *, cuda: bool) -> str | None:
