@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 
 from tailtrace.errors import ConfigError, Rejected
 
-Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[\w .:/-]+$")]
+Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[\w .:-]+$")]
 _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|ms|s|m|h|d)")
 _UNITS: Final = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9, "d": 86400 * 10**9}
 
@@ -168,6 +168,18 @@ class Channel(_Strict):
         scheme, _, rest = self.address.partition("://")
         host = rest.partition("/")[0].rpartition("@")[2] if self.kind == "webhook" else ""
         return {"name": self.name, "kind": self.kind, "url": f"{scheme}://{host}...", "signed": bool(self.key)}
+
+
+def redefined(body: Mapping[str, Any], old: Channel | None) -> dict[str, Any]:
+    """A channel's new fields; address and secret that are not given again stay as they were, for they are never shown
+    and so cannot be repeated.
+    """
+    made = dict(body)
+    if old is not None and old.kind == made.get("kind", "webhook"):
+        for pair in (("url", "url_env"), ("secret", "secret_env")):
+            if not any(name in made for name in pair):
+                made |= {name: getattr(old, name) for name in pair if getattr(old, name)}
+    return made
 
 
 DEFAULT_RULE: Final = RegressionRule(name="regressions")

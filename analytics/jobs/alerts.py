@@ -64,11 +64,10 @@ def gathered(store: Store, rules: Any, now_ms: int, where: Where) -> list[Signal
     services: list[str] = []
     until_s = 0
     if _any(enabled, "threshold", "slo"):
-        newest, watermark = series.newest_interval(store), watermark_ns(store)
-        if newest is not None and watermark is not None:
+        watermark = watermark_ns(store)
+        if watermark is not None:
             until_s = min(now_ms // 1000, watermark // 10**9 - 5) // 60 * 60
-            head = until_s // 300 + 1
-            services = sorted({each.service for each in series.totals(store, head - 12, head)})
+            services = series.services(store, until_s - 3600, until_s)
     for rule in enabled:
         if rule.kind == "regression":
             found += signals.regressions(store, rule, changes, where)

@@ -26,6 +26,11 @@ FROM strata_5m WHERE Metric = 'duration' AND Outcome = 'ok' AND Time >= toDateTi
 GROUP BY service, model ORDER BY n DESC LIMIT {limit:UInt32}
 """
 _NEWEST: Final = "SELECT toInt64(intDiv(toUnixTimestamp(max(Time)), 300)) AS newest, count() AS n FROM strata_5m"
+_SERVICES: Final = """
+SELECT Service AS service FROM rollup_1m WHERE Metric = 'duration' AND Time >= toDateTime64({since:Int64}, 0, 'UTC')
+  AND Time < toDateTime64({until:Int64}, 0, 'UTC')
+GROUP BY service HAVING sum(N) > 0 ORDER BY sum(N) DESC LIMIT {limit:UInt32}
+"""
 _CELLS: Final = """
 SELECT toInt64(intDiv(toUnixTimestamp(Time), 300)) AS interval, Stratum AS stratum, toInt64(K) AS bucket,
   toInt64(sum(N)) AS n
@@ -66,6 +71,12 @@ def totals(store: Store, since: int, until: int) -> list[Total]:
         Total(str(row["service"]), str(row["model"]), int(row["n"]), int(row["newest"]))
         for row in store.query(_TOTALS, parameters, role="jobs")
     ]
+
+
+def services(store: Store, since_s: int, until_s: int) -> list[str]:
+    """Services that answered anything, well or not, in [since, until) Unix seconds; by name."""
+    parameters = {"since": since_s, "until": until_s, "limit": MAX_SERIES}
+    return sorted(str(row["service"]) for row in store.query(_SERVICES, parameters, role="jobs"))
 
 
 def cells(store: Store, metric: str, service: str, model: str, since: int, until: int) -> Counts:

@@ -14,6 +14,7 @@ from tailtrace.analytics.alerting.episodes import Signal
 from tailtrace.analytics.alerting.rules import RegressionRule, SilenceRule, SloRule, ThresholdRule, span_ns
 from tailtrace.analytics.alerting.text import duration, harmless, iso, moment
 from tailtrace.analytics.jobs.change_rows import ChangeRow
+from tailtrace.analytics.queries.telemetry import telemetry
 from tailtrace.ingest.store import Store
 
 _MINUTE_NS: Final = 60 * 10**9
@@ -26,35 +27,24 @@ GROUP BY minute, bucket HAVING n > 0
 """
 # cancelled and rejected requests are the clients' doing: they count neither way.
 _BAD_FAST: Final = """
-SELECT toInt64(intDiv(toUnixTimestamp(Time), 60)) AS minute, toInt64(sum(N)) AS total,
+SELECT toInt64(intDiv(toUnixTimestamp(Time), {cell:UInt32})) AS cell, toInt64(sum(N)) AS total,
   toInt64(sumIf(N, K > {limit:Int64} OR Outcome != 'ok')) AS bad
 FROM rollup_1m WHERE Metric = {metric:String} AND Service = {service:String}
   AND Outcome NOT IN ('cancelled', 'rejected') AND ({model:String} = '' OR Model = {model:String})
   AND Time >= toDateTime64({since:Int64}, 0, 'UTC') AND Time < toDateTime64({until:Int64}, 0, 'UTC')
-GROUP BY minute
+GROUP BY cell
 """
+_BAD_FAST_HOURS: Final = _BAD_FAST.replace("rollup_1m", "rollup_1h")
 _BAD_GOODPUT: Final = """
-SELECT toInt64(intDiv(toUnixTimestamp(toStartOfMinute(End)), 60)) AS minute, toInt64(sum(Sign * SampleWeight)) AS total,
+SELECT toInt64(intDiv(toUnixTimestamp(toStartOfMinute(End)), {cell:UInt32})) AS cell,
+  toInt64(sum(Sign * SampleWeight)) AS total,
   toInt64(sumIf(Sign * SampleWeight, Outcome != 'ok' OR ifNull(TtftNs, 0) > {ttft:UInt64}
     OR ifNull(TpotNs, 0) > {tpot:UInt64})) AS bad
 FROM requests WHERE Service = {service:String} AND Kind = 'request' AND Outcome NOT IN ('cancelled', 'rejected')
   AND ({model:String} = '' OR Model = {model:String}) AND NOT has(Flags, 'clock_fault')
   AND toStartOfMinute(End) >= toDateTime64({since:Int64}, 0, 'UTC')
   AND toStartOfMinute(End) < toDateTime64({until:Int64}, 0, 'UTC')
-GROUP BY minute
-"""
-_LAST_SEEN: Final = """
-SELECT Service AS service, toInt64(toUnixTimestamp64Milli(max(ReceivedAt))) AS received_ms FROM requests
-WHERE toStartOfMinute(End) >= toDateTime64({since:Int64}, 0, 'UTC') AND Sign = 1
-GROUP BY service ORDER BY service LIMIT 1000
-"""
-_LOST: Final = """
-SELECT Service AS service, toInt64(sum(Count)) AS lost FROM losses
-WHERE Time >= toDateTime64({since:Int64}, 0, 'UTC') GROUP BY service
-"""
-_SPANS: Final = """
-SELECT Service AS service, toInt64(sum(SpanCount * Sign)) AS spans FROM requests
-WHERE toStartOfMinute(End) >= toDateTime64({since:Int64}, 0, 'UTC') GROUP BY service
+GROUP BY cell
 """
 _VERDICTS: Final = """
 SELECT Cause AS cause, argMax(Confidence, Share) AS confidence, avg(Share) AS share FROM verdicts FINAL
@@ -102,8 +92,20 @@ def _relative(row: ChangeRow) -> float:
     return float(change.get("change_ns") or 0) / a_ns if a_ns > 0 else 0.0
 
 
-def threshold(store: Store, rule: ThresholdRule, service: str, until_s: int, where: Where) -> Signal | None:
-    """The rule for one service as of a minute; None where it says neither yes nor no."""
+@dataclass(frozen=True, slots=True)
+class Now:
+    """A rule on one service as of a minute: its state, the value it is about (ns, or a burn rate) and how many requests
+    that is of, out of how many it needs.
+    """
+
+    state: limits.State
+    value: float
+    n: int
+    needed: int
+
+
+def threshold_now(store: Store, rule: ThresholdRule, service: str, until_s: int) -> Now:
+    """The percentile of the window that ends at a minute, and what all windows of the last `hold` say together."""
     window, hold = (max(1, span_ns(text) // _MINUTE_NS) for text in (rule.window, rule.hold))
     until = until_s // 60
     since = until - window - hold + 1
@@ -112,7 +114,7 @@ def threshold(store: Store, rule: ThresholdRule, service: str, until_s: int, whe
     }  # fmt: skip
     rows = store.query(_HISTOGRAM, parameters, role="jobs")
     if not rows:
-        return None
+        return Now("not_enough", 0.0, 0, rule.fewest)
     base = min(row["bucket"] for row in rows)
     histogram = np.zeros((window + hold - 1, max(row["bucket"] for row in rows) - base + 1))
     for row in rows:
@@ -120,93 +122,104 @@ def threshold(store: Store, rule: ThresholdRule, service: str, until_s: int, whe
     at, n = limits.sliding_percentile(histogram, window, rule.q)
     values = np.where(at >= 0, 1.02 ** (base + at - 0.5), 0.0)
     state = limits.held(values, n, above=span_ns(rule.above), clear=rule.clear_ns, fewest=rule.fewest)
-    if state not in ("firing", "clear"):
+    return Now(state, float(values[-1]), int(n[-1]), rule.fewest)
+
+
+def threshold(store: Store, rule: ThresholdRule, service: str, until_s: int, where: Where) -> Signal | None:
+    """The rule for one service as of a minute; None where it says neither yes nor no."""
+    now = threshold_now(store, rule, service, until_s)
+    if now.state not in ("firing", "clear"):
         return None
+    until, hold = until_s // 60 * 60, span_ns(rule.hold) // 10**9
     name = message.METRIC_NAMES[rule.metric]
     summary = (
-        f"{message.percentile(rule.q)} {name} of {harmless(service)} is {duration(float(values[-1]))}, above "
-        f"{rule.above} for {rule.hold} (n = {int(n[-1])})"
+        f"{message.percentile(rule.q)} {name} of {harmless(service)} is {duration(now.value)}, above {rule.above} for "
+        f"{rule.hold} (n = {now.n})"
     )
-    body = _body("threshold", service, rule.model, rule.metric, (until - hold) * 60, until * 60, where)
-    body |= {"value_ns": float(values[-1]), "n": int(n[-1]), "limit_ns": span_ns(rule.above), "quantile": rule.q}
-    firing = state == "firing"
-    return Signal(rule.name, f"{rule.name}/{service}", firing, (until - hold) * 60_000, until * 60_000, None, summary,
-                  body)  # fmt: skip
+    body = _body("threshold", service, rule.model, rule.metric, until - hold, until, where)
+    body |= {"value_ns": now.value, "n": now.n, "limit_ns": span_ns(rule.above), "quantile": rule.q}
+    return Signal(
+        rule.name, f"{rule.name}/{service}", now.state == "firing", (until - hold) * 1000, until * 1000, None, summary,
+        body,
+    )  # fmt: skip
+
+
+def slo_now(store: Store, rule: SloRule, service: str, until_s: int) -> Now:
+    """The highest burn rate that both windows of a pair agree on."""
+    bad, total = slo_minutes(store, rule, service, until_s, limits.BURNS[-1][1])
+    state, rate = limits.burning(bad, total, rule.objective, rule.min_n)
+    return Now(state, rate, int(total.sum()), rule.min_n)
 
 
 def slo(store: Store, rule: SloRule, service: str, until_s: int, where: Where) -> Signal | None:
     """The rule for one service as of a minute; None where it says neither yes nor no."""
-    bad, total = slo_minutes(store, rule, service, until_s, limits.BURNS[-1][1])
-    state, rate = limits.burning(bad, total, rule.objective, rule.min_n)
-    if state not in ("firing", "clear"):
+    now = slo_now(store, rule, service, until_s)
+    if now.state not in ("firing", "clear"):
         return None
     summary = (
-        f"{harmless(service)} burns its error budget {rate:.1f} times too fast "
+        f"{harmless(service)} burns its error budget {now.value:.1f} times too fast "
         f"({rule.sli}, objective {100 * rule.objective:g} %)"
     )
     body = _body("slo", service, rule.model, rule.sli, until_s - 3600, until_s, where)
-    body |= {"burn_rate": rate, "objective": rule.objective, "n": int(total.sum())}
-    return Signal(rule.name, f"{rule.name}/{service}", state == "firing", until_s * 1000, until_s * 1000, None, summary,
-                  body)  # fmt: skip
+    body |= {"burn_rate": now.value, "objective": rule.objective, "n": now.n}
+    firing, at = now.state == "firing", until_s * 1000
+    return Signal(rule.name, f"{rule.name}/{service}", firing, at, at, None, summary, body)
 
 
 def slo_minutes(store: Store, rule: SloRule, service: str, until_s: int, minutes: int) -> tuple[Any, Any]:
     """(bad, all) requests of each of the last minutes."""
     until = until_s // 60
     since = until - minutes
-    parameters: dict[str, Any] = {
-        "service": service, "model": rule.model, "since": since * 60, "until": until * 60,
-    }  # fmt: skip
-    most = 1 << 62
-    if rule.sli == "goodput":
-        sql = _BAD_GOODPUT
-        parameters["ttft"] = span_ns(rule.ttft_within) if rule.ttft_within else most
-        parameters["tpot"] = span_ns(rule.tpot_within) if rule.tpot_within else most
-    else:
-        sql = _BAD_FAST
-        parameters["metric"] = "duration" if rule.sli == "availability" else rule.sli
-        limit = int(np.floor(np.log(span_ns(rule.within)) / np.log(1.02))) if rule.within else 100_000
-        parameters["limit"] = limit
     bad, total = np.zeros(minutes), np.zeros(minutes)
-    for row in store.query(sql, parameters, role="jobs"):
-        bad[row["minute"] - since] += row["bad"]
-        total[row["minute"] - since] += row["total"]
+    for row in _slo_cells(store, rule, service, since * 60, until * 60, 60):
+        bad[row["cell"] - since] += row["bad"]
+        total[row["cell"] - since] += row["total"]
     return bad, total
 
 
-def silence(store: Store, rule: SilenceRule, now_ms: int, where: Where) -> list[Signal]:
-    """Three different states: nothing comes from anyone, one service is quiet while others are not, spans are missing.
+def slo_hours(store: Store, rule: SloRule, service: str, until_s: int, days: int) -> list[tuple[int, int, int]]:
+    """(start of the hour in Unix seconds, all requests, bad ones) of the hours of the last days that have any."""
+    rows = _slo_cells(store, rule, service, until_s - days * 86_400, until_s, 3600)
+    return sorted((int(row["cell"]) * 3600, int(row["total"]), int(row["bad"])) for row in rows)
 
-    A service that was quiet for more than a day is taken as gone.
+
+def _slo_cells(store: Store, rule: SloRule, service: str, since_s: int, until_s: int, cell_s: int) -> Any:
+    parameters: dict[str, Any] = {
+        "service": service, "model": rule.model, "since": since_s, "until": until_s, "cell": cell_s,
+    }  # fmt: skip
+    if rule.sli == "goodput":
+        for name, text in (("ttft", rule.ttft_within), ("tpot", rule.tpot_within)):
+            parameters[name] = span_ns(text) if text else 1 << 62
+        return store.query(_BAD_GOODPUT, parameters, role="jobs")
+    parameters["metric"] = "duration" if rule.sli == "availability" else rule.sli
+    limit = int(np.floor(np.log(span_ns(rule.within)) / np.log(1.02))) if rule.within else 100_000
+    parameters["limit"] = limit
+    return store.query(_BAD_FAST if cell_s < 3600 else _BAD_FAST_HOURS, parameters, role="jobs")
+
+
+def silence(store: Store, rule: SilenceRule, now_ms: int, where: Where) -> list[Signal]:
+    """Different states are different alerts: nothing comes from anyone, nothing comes from one service, one that is
+    there has no requests, spans are missing. A service that was quiet for more than a day is taken as gone.
     """
     after_ms = span_ns(rule.after) // 10**6
-    now_s = now_ms // 1000
-    last = {
-        str(row["service"]): int(row["received_ms"])
-        for row in store.query(_LAST_SEEN, {"since": now_s - 86_400}, role="jobs")
-    }
-    if not last:
+    seen = telemetry(store, now_ms, after_ms=after_ms, lost=rule.lost)
+    if not seen.telemetry:
         return []
-    newest = max(last.values())
-    nothing = now_ms - newest > after_ms
-    found = [
-        _silent(rule, "no_telemetry", "", nothing, newest, now_ms, "no telemetry at all", where),
-    ]
-    for service, seen in last.items():
-        if rule.service in ("", service) and not nothing:
-            quiet = now_ms - seen > after_ms
-            words = f"{harmless(service)} has had no traffic since {moment(seen / 1000, where.zone)}"
-            found.append(_silent(rule, "no_traffic", service, quiet, seen, now_ms, words, where))
-    hour = {"since": now_s - 3600}
-    spans = {str(row["service"]): int(row["spans"]) for row in store.query(_SPANS, hour, role="jobs")}
-    for row in store.query(_LOST, hour, role="jobs"):
-        service, lost = str(row["service"]), int(row["lost"])
-        share = lost / max(lost + spans.get(service, 0), 1)
-        if rule.service in ("", service):
-            words = f"{100 * share:.0f} % of the spans of {harmless(service)} are missing"
-            found.append(
-                _silent(rule, "incomplete", service, share > rule.lost, now_ms - 3_600_000, now_ms, words, where)
-            )
+    newest = max(int(each.last_signal_unix_ns) for each in seen.telemetry) // 10**6
+    nothing = seen.state == "no_telemetry"
+    found = [_silent(rule, "no_telemetry", "", nothing, newest, now_ms, "no telemetry at all", where)]
+    for each in seen.telemetry:
+        if rule.service not in ("", each.service) or nothing:  # what is true of all is told once
+            continue
+        name = harmless(each.service)
+        asked, signal = (int(text) // 10**6 for text in (each.last_request_unix_ns, each.last_signal_unix_ns))
+        told = (
+            ("no_traffic", asked, f"{name} has had no traffic since {moment(asked / 1000, where.zone)}"),
+            ("no_telemetry", signal, f"no telemetry of {name} since {moment(signal / 1000, where.zone)}"),
+            ("incomplete", now_ms - 3_600_000, f"{100 * each.lost_share:.0f} % of the spans of {name} are missing"),
+        )
+        for kind, since, words in told:
+            found.append(_silent(rule, kind, each.service, each.state == kind, since, now_ms, words, where))
     return found
 
 

@@ -1,13 +1,11 @@
-"""Alerts with their messages, objectives as they stand, and a rule held against stored history."""
+"""Alerts with their messages, and a rule held against stored history."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tailtrace.analytics.alerting import limits
 from tailtrace.analytics.alerting.episodes import Episode, Signal
-from tailtrace.analytics.alerting.rules import SloRule
 from tailtrace.analytics.jobs import change_rows, episode_rows, outbox, series, signals
 from tailtrace.analytics.jobs.signals import Where
 from tailtrace.errors import NotFound, Rejected
@@ -62,20 +60,6 @@ class Fired:
     summary: str
 
 
-@dataclass(frozen=True, slots=True)
-class Objective:
-    """An SLO rule on one service: share of good requests over three days, budget left of as long, burn rates."""
-
-    rule: str
-    service: str
-    sli: str
-    objective: float
-    good: float | None
-    n: int
-    state: str
-    burn: list[float]
-
-
 def list_alerts(store: Store, *, state: str = "", limit: int = 200) -> AlertList:
     """Episodes of all time, newest first."""
     found = [each for each in episode_rows.load(store, 0, 2_000) if state in ("", each.state)]
@@ -106,25 +90,6 @@ def _alert(each: Episode, messages: list[outbox.Message]) -> Alert:
     )  # fmt: skip
 
 
-def objectives(store: Store, rules: list[SloRule], until_s: int) -> list[Objective]:
-    """Every SLO rule on every service that it watches, as of a time."""
-    head = until_s // 300 + 1
-    services = sorted({each.service for each in series.totals(store, head - 288, head)})
-    found = []
-    for rule in rules:
-        for service in [rule.service] if rule.service else services:
-            bad, total = signals.slo_minutes(store, rule, service, until_s, limits.BURNS[-1][1])
-            state, _ = limits.burning(bad, total, rule.objective, rule.min_n)
-            burn = [
-                float(bad[-long:].sum() / max(total[-long:].sum(), 1) / (1 - rule.objective))
-                for _, long, _ in limits.BURNS
-            ]
-            n = int(total.sum())
-            good = float(1 - bad.sum() / n) if n else None
-            found.append(Objective(rule.name, service, rule.sli, rule.objective, good, n, state, burn))
-    return found
-
-
 def replay(store: Store, rule: Any, since_s: int, until_s: int, where: Where) -> list[Fired]:
     """When a rule would have fired over stored history. Raises Rejected for a range that is too long to replay."""
     if rule.kind == "regression":
@@ -138,8 +103,7 @@ def replay(store: Store, rule: Any, since_s: int, until_s: int, where: Where) ->
         raise Rejected(f"a replay of this rule covers at most {MAX_REPLAY_MINUTES // 1440} days; give a shorter range")
     if rule.kind == "silence":
         raise Rejected("a silence rule looks at when telemetry arrived, which history does not repeat")
-    head = until_s // 300 + 1
-    services = sorted({each.service for each in series.totals(store, since_s // 300, head)})
+    services = series.services(store, since_s, until_s)
     found: list[Fired] = []
     make = signals.threshold if rule.kind == "threshold" else signals.slo
     for service in [rule.service] if rule.service else services:

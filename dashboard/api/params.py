@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
+from fastapi import Query
+
+Text = Annotated[str, Query(max_length=200)]
+Time = Annotated[str | None, Query(max_length=40)]
 Tristate = Literal["true", "false", "any"]
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from seeding import SECOND, T0, insert_requests, request
 from starlette.testclient import TestClient
 
+from tailtrace.analytics.alerting import book
 from tailtrace.dashboard import create_app
 from tailtrace.ingest.settings import ServerSettings
 from tailtrace.ingest.store import Store
@@ -39,6 +41,55 @@ def test_a_channels_address_is_never_shown_again(client: TestClient) -> None:
     assert "hooks.example" in text
     assert "hidden" not in text
     assert "hush" not in text
+
+
+def test_a_channel_is_changed_without_repeating_what_is_never_shown(client: TestClient, store: Store) -> None:
+    made = client.post("/api/v1/channels", json={"name": "hook", "url": "https://hooks.example/hidden", "secret": "k"})
+    assert (made.status_code, made.json()["fixed"]) == (201, False)
+    assert client.post("/api/v1/channels", json={"name": "hook", "url": "https://x.example"}).status_code == 400
+    kept = client.put("/api/v1/channels/hook", json={"secret": "other"}).json()
+    assert (kept["url"], kept["signed"]) == ("https://hooks.example...", True)
+    channel = book.load(store, None).channels["hook"]
+    assert (channel.url, channel.secret) == ("https://hooks.example/hidden", "other")
+    assert client.put("/api/v1/channels/other", json={"kind": "apprise"}).status_code == 400
+    moved = client.put("/api/v1/channels/hook", json={"kind": "apprise", "url": "slack://a/b/c"}).json()
+    assert (moved["url"], moved["signed"]) == ("slack://...", False)
+    assert client.delete("/api/v1/channels/hook").status_code == 204
+
+
+def test_a_rule_is_made_once_checked_and_read_back(client: TestClient) -> None:
+    rule = {"name": "fast", "kind": "slo", "sli": "ttft", "objective": 0.99, "within": "2s"}
+    checked = client.post("/api/v1/rules/check", json=rule)
+    assert (checked.status_code, checked.json()["min_n"]) == (200, 100)
+    assert client.get("/api/v1/rules/fast").status_code == 404
+    assert client.post("/api/v1/rules", json=rule).status_code == 201
+    again = client.post("/api/v1/rules", json=rule)
+    assert (again.status_code, "PUT changes it" in again.json()["error"]["message"]) == (400, True)
+    assert client.get("/api/v1/rules/fast").json() == {**checked.json(), "fixed": False}
+    assert [each["name"] for each in client.get("/api/v1/rules?kind=slo").json()["rules"]] == ["fast"]
+    assert client.get("/api/v1/rules/fast/states").json() == {"states": [], "total": 0, "next": None}
+    nameless = client.post("/api/v1/rules", json={"kind": "regression"})
+    assert (nameless.status_code, "name: " in nameless.json()["error"]["message"]) == (400, True)
+    assert client.post("/api/v1/rules", json={"name": "a/b"}).status_code == 400
+
+
+def test_objectives_stand_with_their_budget_windows_and_hours(client: TestClient, store: Store) -> None:
+    """Two hundred requests of an hour, one in twenty too slow: five times the budget of 99 %."""
+    insert_requests(
+        store,
+        [request(n, duration_ns=(3 if n % 20 == 0 else 1) * SECOND, end_ns=T0 + n * 10 * SECOND) for n in range(200)],
+    )
+    client.put("/api/v1/rules/fast", json={"kind": "slo", "sli": "duration", "objective": 0.99, "within": "2s"})
+    (slo,) = client.get("/api/v1/slos").json()["slos"]
+    assert (slo["rule"], slo["service"], slo["limits_ns"], slo["n"]) == ("fast", "api", {"duration": 2 * SECOND}, 200)
+    assert (round(slo["good"], 3), round(slo["budget_left"], 3)) == (0.95, -4.0)
+    assert [(each["limit"], each["firing"]) for each in slo["burns"]] == [(14.4, False), (6.0, False), (1.0, True)]
+    assert (slo["state"], slo["telemetry"], slo["hours"]) == ("firing", "no_telemetry", None)
+    whole = client.get("/api/v1/slos/fast?service=api").json()
+    assert sum(each["n"] for each in whole["hours"]) == 200
+    assert sum(each["bad"] for each in whole["hours"]) == 10
+    assert client.get("/api/v1/slos/none?service=api").status_code == 404
+    assert client.get("/api/v1/slos/regressions?service=api").status_code == 400
 
 
 def test_markers_are_told_and_listed(client: TestClient) -> None:
