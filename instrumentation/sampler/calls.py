@@ -8,10 +8,11 @@ from time import perf_counter
 from typing import Any, Final
 
 from tailtrace.instrumentation.otlp import Point
-from tailtrace.instrumentation.sampler.nvml import FUNCTION_NOT_FOUND, LOST_CODES, GpuLost, reason_of
+from tailtrace.instrumentation.sampler.nvml import FUNCTION_NOT_FOUND, LOST_CODES, VERSION_MISMATCH, GpuLost, reason_of
 from tailtrace.instrumentation.sampler.series import Series
 
 SLOW_S: Final = 0.005
+OLD_DRIVER: Final = frozenset({FUNCTION_NOT_FOUND, VERSION_MISMATCH})
 _USUALLY_S: Final = 0.001
 _WINDOW: Final = 20
 _MOST_STRETCH: Final = 64
@@ -84,13 +85,15 @@ class Meters:
 class Call:
     """`read` gives the value, or None: then `reason` says why, or is None where it was only left out this time."""
 
-    __slots__ = ("_error", "_fallback", "_left_out", "_meter", "_retry_at", "_run", "reason")
+    __slots__ = ("_error", "_fallback", "_fallback_on", "_left_out", "_meter", "_retry_at", "_run", "reason")
 
     def __init__(
-        self, meter: Meter, error: type[Exception], run: Callable[[], Any], fallback: Callable[[], Any] | None = None
-    ) -> None:
-        """`fallback` takes over for good where the driver does not have the function."""
+        self, meter: Meter, error: type[Exception], run: Callable[[], Any], fallback: Callable[[], Any] | None = None,
+        *, fallback_on: frozenset[int] = OLD_DRIVER,
+    ) -> None:  # fmt: skip
+        """`fallback` takes over for good where the call answers with one of `fallback_on`: an old driver's codes."""
         self._meter, self._error, self._run, self._fallback = meter, error, run, fallback
+        self._fallback_on = fallback_on
         self._retry_at = 0.0
         self._left_out = 0
         self.reason: str | None = None
@@ -120,7 +123,7 @@ class Call:
     def _failed(self, code: int, now_s: float) -> Any | None:
         if code in LOST_CODES:
             raise GpuLost(code)
-        if code == FUNCTION_NOT_FOUND and self._fallback is not None:
+        if code in self._fallback_on and self._fallback is not None:
             self._run, self._fallback = self._fallback, None
             return self.read(now_s)
         self.reason = "binding_error" if code == -1 else reason_of(code)

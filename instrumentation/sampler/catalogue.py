@@ -76,12 +76,16 @@ def _own(name: str, unit: str, kind: Kind, meaning: str, source: str, *more: str
 METRICS: Final[tuple[Metric, ...]] = (
     _gpu("hw.gpu.utilization", "1", "gauge",
          "share of the driver's last period in which any kernel ran; not SM utilisation",
-         "nvmlDeviceGetUtilizationRates .gpu", "driver's period, 1/6 to 1 s", "Fermi", "MIG on; some vGPU"),
+         "nvmlDeviceGetUtilizationRates .gpu each 2 s; without GPM nvmlDeviceGetSamples(GPU_UTILIZATION), every "
+         "reading that the driver kept (tailtrace.source: rates, samples)",
+         "driver's period, 1/6 to 1 s", "Fermi; samples: Kepler, driver 340", "MIG on; some vGPU", "tailtrace.source"),
     _gpu("tailtrace.gpu.memory_busy", "1", "gauge",
          "share of that period in which device memory was read or written; time, not bandwidth",
-         "nvmlDeviceGetUtilizationRates .memory", "driver's period, 1/6 to 1 s", "Fermi", "MIG on; some vGPU"),
+         "nvmlDeviceGetUtilizationRates .memory each 2 s; without GPM nvmlDeviceGetSamples(MEMORY_UTILIZATION)",
+         "driver's period, 1/6 to 1 s", "Fermi; samples: Kepler, driver 340", "MIG on; some vGPU", "tailtrace.source"),
     _gpu("hw.gpu.memory.usage", "By", "gauge", "device memory in use, without what the driver reserves",
-         "nvmlDeviceGetMemoryInfo v2 .used (v1 minus nothing on drivers before 510: reserve included)",
+         "nvmlDeviceGetMemoryInfo v2 .used; v1 on drivers before 510 and where v2 is not supported (some vGPU): then "
+         "the reserve is included and tailtrace.gpu.memory.reserved is absent",
          _NOW, "driver 510; v1 before", "integrated GPUs; parent of MIG without permission"),
     _gpu("hw.gpu.memory.limit", "By", "gauge", "device memory there is",
          "nvmlDeviceGetMemoryInfo .total", _NOW, _EVERY, "as hw.gpu.memory.usage"),
@@ -126,7 +130,7 @@ METRICS: Final[tuple[Metric, ...]] = (
          "nvmlDeviceGetRemappedRows", "30 s tier", "Ampere", "older GPU", "tailtrace.reason"),
     _gpu("hw.status", "1", "gauge", "1 for the state that holds: ok, or failed with tailtrace.reason",
          "result of the calls", "30 s tier, and at each change", _EVERY, "never", "hw.state", "hw.name", "hw.vendor",
-         "hw.driver_version", "hw.parent", "tailtrace.reason"),
+         "hw.driver_version", "hw.parent", "tailtrace.virtualization", "tailtrace.reason"),
     _gpu("tailtrace.gpu.processes", "{process}", "gauge",
          "compute processes, inside this PID namespace or outside it; several: every value is the whole GPU's",
          "nvmlDeviceGetComputeRunningProcesses", "30 s tier", _EVERY, "vGPU; hidden by the container",

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from tailtrace.instrumentation.otlp import Point
 from tailtrace.instrumentation.sampler.absences import Absences
-from tailtrace.instrumentation.sampler.calls import Call, Meters
+from tailtrace.instrumentation.sampler.buffered import BufferedUtilization
+from tailtrace.instrumentation.sampler.calls import OLD_DRIVER, Call, Meters
 from tailtrace.instrumentation.sampler.cumulative import Cumulative, Step
 from tailtrace.instrumentation.sampler.drops import Drops
 from tailtrace.instrumentation.sampler.fields import FieldBatch
@@ -23,7 +24,7 @@ from tailtrace.instrumentation.sampler.gpu_fields import (
     gpu_fields,
 )  # fmt: skip
 from tailtrace.instrumentation.sampler.links import Links
-from tailtrace.instrumentation.sampler.nvml import Device, Session
+from tailtrace.instrumentation.sampler.nvml import NOT_SUPPORTED, Device, Session
 from tailtrace.instrumentation.sampler.processes_on_gpu import ProcessesOnGpu
 from tailtrace.instrumentation.sampler.series import Series
 
@@ -82,6 +83,8 @@ class Gpu:
         whole = not device.is_instance
         self._fast = self._fast_readings() if whole else []
         self._slow = [self._memory(), *(self._slow_readings() if whole else [])]
+        self._buffered = BufferedUtilization(session.api, device, meters, drops) if whole else None
+        self._rates = self._utilization_rates() if whole else None
         self._rare = self._rare_readings() if whole else []
 
     @property
@@ -107,6 +110,11 @@ class Gpu:
     def slow(self, now_s: float, unix_ns: int, points: list[Point]) -> None:
         for reading in self._slow:
             reading.tick(now_s, unix_ns, points)
+        if self._rates is not None and self._buffered is not None:
+            # Only a GPU without GPM needs the finer view: several readings a second cost as many points.
+            finer = self._gpm_asked and self.gpm.reason is not None
+            if not (finer and self._buffered.tick(now_s, unix_ns, points)):
+                self._rates.tick(now_s, unix_ns, points)
         if not self.device.is_instance:
             self.links.slow(now_s, unix_ns, points)
             if self._batch is not None and not self._batch.readable(POWER_FIELD):
@@ -118,6 +126,7 @@ class Gpu:
         status = {
             **self._hw, "hw.state": "ok", "hw.name": device.name, "hw.vendor": "NVIDIA",
             "hw.driver_version": self._session.driver, **({"hw.parent": device.parent} if device.parent else {}),
+            **({"tailtrace.virtualization": device.virtualization} if device.virtualization else {}),
         }  # fmt: skip
         points.append(Series("hw.status", status).point(1, unix_ns))
         for reading in self._rare:
@@ -157,9 +166,9 @@ class Gpu:
 
     def _reading(
         self, name: str, run: Callable[[], Any], metrics: tuple[str, ...], make: Callable[[Any, int], list[Point]],
-        fallback: Callable[[], Any] | None = None,
+        fallback: Callable[[], Any] | None = None, fallback_on: frozenset[int] = OLD_DRIVER,
     ) -> Reading:  # fmt: skip
-        call = Call(self._meters[name], self._api.NVMLError, run, fallback)
+        call = Call(self._meters[name], self._api.NVMLError, run, fallback, fallback_on=fallback_on)
         return Reading(call, metrics, make, self._absences, self.device.uuid)
 
     def _gauge(
@@ -184,24 +193,27 @@ class Gpu:
 
     def _slow_readings(self) -> list[Reading]:
         api, handle = self._api, self._handle
-        busy, memory_busy = Series("hw.gpu.utilization", self._hw), Series("tailtrace.gpu.memory_busy", self._hw)
         temperature = getattr(api, "nvmlDeviceGetTemperatureV", api.nvmlDeviceGetTemperature)
         memory_temperature = FieldBatch(
             api, handle, self.device.uuid, [_temperature_field(self._hw)], self._meters, self._absences, self._drops
         )
         self._power = self._gauge("nvmlDeviceGetPowerUsage", lambda: api.nvmlDeviceGetPowerUsage(handle), "hw.power",
                                   1e-3, source="power_usage")  # fmt: skip
-        utilization = self._reading(
-            "nvmlDeviceGetUtilizationRates", lambda: api.nvmlDeviceGetUtilizationRates(handle),
-            ("hw.gpu.utilization", "tailtrace.gpu.memory_busy"),
-            lambda value, at: [busy.point(value.gpu / 100, at), memory_busy.point(value.memory / 100, at)],
-        )  # fmt: skip
         return [
-            utilization,
             self._gauge("nvmlDeviceGetTemperatureV", lambda: temperature(handle, 0), "hw.temperature",
                         fallback=lambda: api.nvmlDeviceGetTemperature(handle, 0)),
             _Batched(memory_temperature),
         ]  # fmt: skip
+
+    def _utilization_rates(self) -> Reading:
+        api, handle = self._api, self._handle
+        attributes = {**self._hw, "tailtrace.source": "rates"}
+        busy, memory = Series("hw.gpu.utilization", attributes), Series("tailtrace.gpu.memory_busy", attributes)
+        return self._reading(
+            "nvmlDeviceGetUtilizationRates", lambda: api.nvmlDeviceGetUtilizationRates(handle),
+            ("hw.gpu.utilization", "tailtrace.gpu.memory_busy"),
+            lambda value, at: [busy.point(value.gpu / 100, at), memory.point(value.memory / 100, at)],
+        )  # fmt: skip
 
     def _rare_readings(self) -> list[Reading]:
         api, handle = self._api, self._handle
@@ -252,7 +264,7 @@ class Gpu:
         version = getattr(api, "nvmlMemory_v2", 0x02000028)
         return self._reading(
             "nvmlDeviceGetMemoryInfo", lambda: api.nvmlDeviceGetMemoryInfo(handle, version=version), names, make,
-            fallback=lambda: api.nvmlDeviceGetMemoryInfo(handle),
+            fallback=lambda: api.nvmlDeviceGetMemoryInfo(handle), fallback_on=OLD_DRIVER | {NOT_SUPPORTED},
         )  # fmt: skip
 
 

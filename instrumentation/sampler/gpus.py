@@ -44,6 +44,7 @@ class Gpus:
         self._session: Session | None = None
         self._gpus: list[Gpu] = []
         self._lost: dict[str, tuple[Device, int]] = {}
+        self._known: set[str] = set()
         self._counters: dict[str, Counters] = {}
         self._xid_counts: dict[tuple[str, int], tuple[int, int]] = {}
         self._xid: XidListener | None = None
@@ -70,6 +71,12 @@ class Gpus:
         if self._backoff_s and not self._lost and now_s - self._opened_s > _STEADY_S:
             self._backoff_s = 0.0
         rare, slow = now_s >= self._rare_at, now_s >= self._slow_at
+        if rare and self._fast_ticks and self._session.changed([gpu.device for gpu in self._gpus]):
+            log.info("tailtrace: GPUs or MIG instances came or went; they are listed anew")
+            self._backoff_s = 0.0
+            self._reopen(now_s)
+            if self._session is None:
+                return
         if rare:
             self._rare_at = now_s + RARE_S
         if slow:
@@ -119,7 +126,20 @@ class Gpus:
         self._opened_s = now_s
         session = self._session
         back = {device.uuid for device in devices}
-        self._lost = {uuid: entry for uuid, entry in self._lost.items() if uuid not in back}
+        for uuid in self._known - back - self._lost.keys():
+            self._absences.clear_all(uuid)
+        self._known = back
+        for uuid, (device, _) in list(self._lost.items()):
+            # An instance that its GPU no longer has was taken away, and is not waited for.
+            if uuid in back or device.parent in back:
+                del self._lost[uuid]
+                self._absences.clear_all(uuid)
+        for index in range(len(session.failed) + len(devices)):
+            metric = f"hw.gpu.*/{index}"
+            if index in session.failed:
+                self._absences.note(metric, session.failed[index])
+            else:
+                self._absences.clear(metric)
         self._gpus = []
         for device in devices:
             counters = self._counters.setdefault(device.uuid, Counters())

@@ -10,6 +10,8 @@
  *   sleep_ms.SYMBOL 20        the call takes so long      lost.GPU 1              every call on it says GPU_IS_LOST
  *   xid 79                    one event, on GPU 0         util.GPU 50             utilisation in percent
  *   pid 123                   one more compute process    order 1                 NVML lists GPUs from the last bus down
+ *   vgpu 1                    guests of a hypervisor: a share of a GPU, most of it not supported
+ *   samples.SKEW N            microseconds by which the clock of buffered samples is ahead
  * Behaviour that no driver documents: GPM answers NaN for samples less than 100 ms apart.
  */
 #include <math.h>
@@ -34,6 +36,7 @@ typedef struct { uint32_t id, scope; int64_t stamp, latency; uint32_t type, ret;
 typedef struct { uint32_t id, ret; double value; void *info[3]; } Metric;
 typedef struct { uint32_t version, count; void *older, *newer; Metric metrics[]; } MetricsGet;
 typedef struct { int64_t us; int gpu, instance; } Sample;
+typedef struct { uint64_t stamp, value; } BufferedSample;
 typedef struct { char legacy[16]; uint32_t domain, bus, device, id, subsystem; char bus_id[32]; } Pci;
 typedef struct { uint32_t pid; uint64_t memory; uint32_t gpu_instance, compute_instance; } Process;
 typedef struct { void *device; uint64_t type, data; uint32_t gpu_instance, compute_instance; } Event;
@@ -90,6 +93,16 @@ static double get_n(const char *prefix, int n, double otherwise) {
   return get(key, otherwise);
 }
 
+/* What the driver of a guest answers to. */
+static int in_guest(const char *symbol) {
+  static const char *known[] = {"nvmlDeviceGetUUID", "nvmlDeviceGetName", "nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetMigMode",
+    "nvmlDeviceGetVirtualizationMode", "nvmlDeviceGetUtilizationRates", "nvmlDeviceGetMemoryInfo",
+    "nvmlDeviceGetFieldValues", "nvmlDeviceGetComputeRunningProcesses_v3"};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (!strcmp(symbol, known[i])) return 1;
+  return 0;
+}
+
 /* Every call passes here: counts as slow, fails, or goes on. */
 static int enter(const char *symbol, void *h) {
   reread();
@@ -105,6 +118,7 @@ static int enter(const char *symbol, void *h) {
       snprintf(key, sizeof key, "err.%s.%d", symbol, gpu);
       if (has(key, &value) && value) return (int)value;
       if (get_n("lost", gpu, 0)) return LOST;
+      if (get("vgpu", 0) && !in_guest(symbol)) return NOT_SUPPORTED;
     }
   }
   return initialized > 0 ? OK : UNINITIALIZED;
@@ -149,6 +163,26 @@ int nvmlDeviceGetPciInfo_v3(void *h, Pci *p) {
   memset(p, 0, sizeof *p);
   p->bus = 0x10 + GPU(h);
   snprintf(p->bus_id, sizeof p->bus_id, "00000000:%02X:00.0", p->bus);
+  return OK;
+}
+int nvmlDeviceGetVirtualizationMode(void *h, unsigned *mode) { ENTER(nvmlDeviceGetVirtualizationMode, h); *mode = get("vgpu", 0) ? 2 : 0; return OK; }
+int nvmlDeviceGetSamples(void *h, unsigned kind, uint64_t last_us, unsigned *type, unsigned *n, BufferedSample *out) {
+  /* A reading each 166 ms, at most 100 kept: as the driver does it. */
+  ENTER(nvmlDeviceGetSamples, h);
+  if (get_n("mig", GPU(h), 0) || (kind != 1 && kind != 2)) return NOT_SUPPORTED;
+  int64_t skew = (int64_t)get("samples.SKEW", 0), period = 166667, newest = now_us() / period, last = (int64_t)last_us - skew;
+  int64_t since = last > 0 ? last / period : newest - 100;
+  if (since < newest - 100) since = newest - 100;
+  unsigned there = newest > since ? (unsigned)(newest - since) : 0;
+  if (!there) return NOT_FOUND;
+  *type = T_UINT;
+  if (out) {
+    for (unsigned i = 0; i < there && i < *n; i++) {
+      out[i].stamp = (uint64_t)((since + 1 + i) * period + skew);
+      out[i].value = 0xDEADBEEF00000000ull | (unsigned)(kind == 1 ? get_n("util", GPU(h), 50) : 30);
+    }
+    if (there < *n) *n = there;
+  } else *n = there;
   return OK;
 }
 int nvmlDeviceGetUtilizationRates(void *h, unsigned *u) {
@@ -244,6 +278,7 @@ static void fill(Field *f, int gpu) {
     default: f->ret = INVALID; return;
   }
   if (entries) {
+    if (get("vgpu", 0)) { f->ret = NOT_SUPPORTED; return; }
     snprintf(key, sizeof key, "field.%u.err", f->id);
     if (has(key, &value) && value) { f->ret = (uint32_t)value; return; }
     snprintf(key, sizeof key, "field.%u.value", f->id);

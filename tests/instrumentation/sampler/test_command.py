@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -93,6 +94,40 @@ def test_what_arrives_is_in_the_catalogue_under_the_samplers_resource(library: P
                     found.setdefault(metric.name, set()).update(ids)
     assert len(found["hw.power"]) == 8
     assert {"tailtrace.link.io", "tailtrace.gpu.sm_active", "tailtrace.host.process.cpu", "hw.energy"} <= found.keys()
+
+
+def test_when_the_driver_was_replaced_it_starts_itself_anew(library: Path) -> None:
+    """A mismatch of library and driver ends only in a process that loads the library again: same pid, new instance."""
+
+    def instances(word: bytes) -> set[str]:
+        found = set()
+        for _, body in [entry for entry in list(bodies) if word in entry[1]]:
+            for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
+                found |= {p.value.string_value for p in resource.resource.attributes if p.key == "service.instance.id"}
+        return found
+
+    def until(done: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 60
+        while not done() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert done()
+
+    state = library.parent / "state"
+    with receiving() as (endpoint, bodies, _):
+        process = start(endpoint, library.parent)
+        try:
+            until(lambda: len(instances(b"hw.power")) == 1)
+            state.write_text("init 18\nerr.nvmlDeviceGetFieldValues 18\n")
+            until(lambda: bool(instances(b"driver_library_mismatch") - instances(b"hw.power")))
+            state.write_text("init 0\n")
+            until(lambda: len(instances(b"hw.power")) == 2)
+            assert process.poll() is None
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+        finally:
+            state.unlink(missing_ok=True)
+            process.kill()
+            process.communicate()
 
 
 def test_it_runs_without_the_servers_packages() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -82,7 +83,6 @@ def test_one_unreadable_field_loses_nothing_else(stub: Any, host: Any, code: int
 
 SYMBOLS = {
     "nvmlDeviceGetUtilizationRates": "hw.gpu.utilization",
-    "nvmlDeviceGetMemoryInfo_v2": "hw.gpu.memory.usage",
     "nvmlDeviceGetTemperatureV": "hw.temperature",
     "nvmlDeviceGetClockInfo": "tailtrace.gpu.clock.sm",
     "nvmlDeviceGetCurrentClocksEventReasons": "tailtrace.gpu.clock_events",
@@ -129,6 +129,21 @@ def test_a_value_that_comes_back_is_no_longer_absent(stub: Any, host: Any) -> No
     assert "hw.gpu.utilization" not in host.absences.reasons(GPU0)
 
 
+@pytest.mark.parametrize(("code", "reason"), [(3, "not_supported"), (4, "no_permission"), (999, "unknown_error")])
+def test_memory_that_no_version_gives_is_absent(stub: Any, host: Any, code: int, reason: str) -> None:
+    stub.set(**{"err.nvmlDeviceGetMemoryInfo_v2": code, "err.nvmlDeviceGetMemoryInfo": code})
+    assert "hw.gpu.memory.usage" not in names(apart(host))
+    assert host.absences.reasons(GPU0)["hw.gpu.memory.usage"] == reason
+
+
+@pytest.mark.parametrize("code", [3, 13, 25])
+def test_where_memory_v2_is_not_there_v1_is_read(stub: Any, host: Any, code: int) -> None:
+    stub.set(**{"err.nvmlDeviceGetMemoryInfo_v2": code})
+    points = host.tick()
+    assert latest(points, "hw.gpu.memory.usage") == 41 << 30
+    assert latest(points, "tailtrace.gpu.memory.reserved") is None
+
+
 @pytest.mark.parametrize(
     ("symbol", "metric", "value"),
     [("nvmlDeviceGetMemoryInfo_v2", "hw.gpu.memory.usage", 41 << 30),
@@ -155,6 +170,89 @@ def test_ampere_has_no_gpm(stub: Any, host: Any) -> None:
     assert "tailtrace.gpu.sm_active" not in names(points)
     assert host.absences.reasons(GPU0)["tailtrace.gpu.sm_active"] == "not_supported"
     assert latest(points, "hw.gpu.utilization") == 0.5
+
+
+def test_without_gpm_every_reading_that_the_driver_kept_is_sent(stub: Any, host: Any) -> None:
+    stub.set(gpus=1, arch=7)
+    host.tick(1, seconds=2.0)
+    time.sleep(0.6)
+    points = [p for p in host.tick() if p.name == "hw.gpu.utilization"]
+    assert {(p.value, p.attributes["tailtrace.source"]) for p in points} == {(0.5, "samples")}
+    stamps = [p.time_unix_ns for p in points]
+    assert len(set(stamps)) == len(stamps) >= 3
+    # Each in the middle of its sixth of a second, none told twice.
+    assert all(b - a == pytest.approx(166_667_000) for a, b in pairwise(stamps[1:]))
+    time.sleep(0.2)
+    again = [p for p in host.tick(9) if p.name == "hw.gpu.utilization"]
+    assert again
+    assert min(p.time_unix_ns for p in again) > max(stamps)
+
+
+@pytest.mark.parametrize("fault", [{"err.nvmlDeviceGetSamples": 3}, {"samples.SKEW": 3_600_000_000}])
+def test_where_the_driver_keeps_no_readings_its_rates_are_read(stub: Any, host: Any, fault: dict[str, float]) -> None:
+    stub.set(gpus=1, arch=7, **fault)
+    host.tick(1, seconds=2.0)
+    time.sleep(0.35)
+    assert latest(host.tick(), "hw.gpu.utilization", tailtrace__source="rates") == 0.5
+    assert "hw.gpu.utilization" not in host.absences.reasons(GPU0)
+
+
+def test_a_guests_share_of_a_gpu_is_named_and_what_it_cannot_tell_is_absent(stub: Any, host: Any) -> None:
+    stub.set(gpus=1, vgpu=1)
+    points = apart(host)
+    assert latest(points, "hw.status", tailtrace__virtualization="vgpu") == 1
+    assert latest(points, "hw.gpu.utilization") == 0.5
+    assert latest(points, "hw.gpu.memory.usage") == 41 << 30
+    assert not names(points) & {"hw.power", "tailtrace.gpu.sm_active", "tailtrace.link.io", "tailtrace.gpu.clock.sm"}
+    reasons = host.absences.reasons(GPU0)
+    for metric in ("hw.power", "tailtrace.gpu.sm_active", "tailtrace.gpu.clock.sm", "hw.errors/ecc_corrected",
+                   "tailtrace.link.io/pcie/transmit", "tailtrace.link.generation", "hw.temperature"):  # fmt: skip
+        assert reasons[metric] == "not_supported"
+
+
+def test_instances_that_come_and_go_are_listed_anew(stub: Any, host: Any) -> None:
+    stub.set(gpus=2, **{"mig.0": 2})
+    host.tick(2)
+    stub.set(**{"mig.0": 1})
+    later = host.tick(3, seconds=31.0)
+    first, second = (f"MIG-00000000-0000-0000-0000-00000000000{n}" for n in (1, 2))
+    assert latest(later, "hw.gpu.memory.usage", first) == 5 << 30
+    assert names(later[-200:], second) == set()
+    assert host.absences.reasons(second) == {}
+    stub.set(**{"mig.0": 0})
+    assert latest(host.tick(3, seconds=31.0), "hw.gpu.utilization") == 0.5
+    assert not [p for p in host.tick(2) if p.attributes["hw.id"].startswith("MIG-")]
+
+
+def test_a_removed_instance_is_not_waited_for(stub: Any, host: Any) -> None:
+    stub.set(gpus=2, **{"mig.0": 2})
+    host.tick(2)
+    stub.set(**{"mig.0": 1, "err.nvmlDeviceGetMemoryInfo_v2.0": 28})
+    host.tick(2, seconds=2.0)
+    assert "MIG-00000000-0000-0000-0000-000000000002" in host.gpus._lost
+    stub.set(**{"err.nvmlDeviceGetMemoryInfo_v2.0": 0})
+    assert latest(host.tick(3, seconds=2.0), "hw.power") == 345.0
+    assert host.gpus._lost == {}
+
+
+def test_a_gpu_that_did_not_answer_at_the_start_is_said_and_comes_later(stub: Any, host: Any) -> None:
+    stub.set(gpus=2, **{"gone.0": 1})
+    assert names(host.tick(2)) == set()
+    assert host.absences.reasons() == {"hw.gpu.*/0": "gpu_lost"}
+    stub.set(**{"gone.0": 0})
+    assert latest(host.tick(3, seconds=31.0), "hw.power") == 345.0
+    assert host.absences.reasons() == {}
+
+
+def test_gpm_values_that_are_no_numbers_are_absent(stub: Any, host: Any) -> None:
+    stub.set(gpus=1)
+    host.tick()
+    points = host.tick()
+    assert "tailtrace.gpu.sm_active" not in names(points)
+    assert host.absences.reasons(GPU0)["tailtrace.gpu.sm_active"] == "no_data"
+    time.sleep(0.11)
+    host.tick()
+    assert "tailtrace.gpu.sm_active" not in host.absences.reasons(GPU0)
 
 
 def test_without_byte_counters_gpm_gives_the_bandwidth(stub: Any, host: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -82,6 +83,22 @@ def test_a_thousandfold_pcie_answer_is_left_out_and_counted(stub: Any, monkeypat
         p for p in running.points
         if p.name == "tailtrace.link.bandwidth" and p.attributes["tailtrace.source"] == "throughput"
     ]  # fmt: skip
+
+
+def test_a_slow_driver_makes_fewer_samples_and_the_rate_it_really_has_is_told(
+    stub: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampler_module, "HOST_S", 0.05)
+    monkeypatch.setattr(sampler_module, "OWN_S", 1.5)
+    stub.set(gpus=1, **{"sleep_ms.nvmlDeviceGetFieldValues": 300})
+    running = Running(interval_s=0.1)
+    try:
+        running.until(lambda p: p.name == "tailtrace.sampler.interval" and p.value >= 0.3)
+    finally:
+        running.end()
+    # No backlog: samples are as far apart as the calls take, never bunched to catch up.
+    stamps = [p.time_unix_ns for p in running.points if p.name == "tailtrace.gpu.clock_events"]
+    assert min(b - a for a, b in pairwise(stamps)) > 250_000_000
 
 
 def test_its_own_cost_is_a_metric(stub: Any, monkeypatch: pytest.MonkeyPatch) -> None:
