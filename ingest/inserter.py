@@ -17,6 +17,7 @@ from tailtrace.ingest.framing import frame, read_bodies
 from tailtrace.ingest.journal import Segment
 from tailtrace.ingest.partly_stored import without_stored_spans
 from tailtrace.ingest.store.protocol import Store
+from tailtrace.ingest.token_window import TokenWindow
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ class Inserter:
         self._store = store
         self._refused = refused
         self._done = done
+        self._window = TokenWindow(store)
         self._queue: deque[Segment] = deque()
         self._changed = threading.Condition()
         self._stopping = threading.Event()
@@ -109,6 +111,8 @@ class Inserter:
             try:
                 self._insert(segment, spare_memory=tries < _MEMORY_TRIES)
                 self.failing = False
+                if segment.signal == "traces" and not segment.left_over:
+                    self._window.note(segment.path.parent)
                 return True
             except StoreDead:
                 return False
@@ -124,6 +128,12 @@ class Inserter:
         return False
 
     def _insert(self, segment: Segment, spare_memory: bool) -> None:
+        if segment.left_over and segment.signal == "traces" and not self._window.holds(segment.path.parent):
+            bodies = list(read_bodies(segment.path))
+            rest = without_stored_spans(self._store, bodies)
+            if rest != bodies:
+                self._insert_part(segment, rest, 0, spare_memory)
+                return
         try:
             self._store.insert_segment(segment.signal, segment.path, segment.id)
         except StoreDead:

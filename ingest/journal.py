@@ -28,6 +28,8 @@ class Segment:
     bodies: int = 0
     items: int = 0
     bytes: int = 0
+    left_over: bool = False
+    """Of an earlier start: it may have been tried, and stored, at any time before."""
 
     @property
     def id(self) -> str:
@@ -64,7 +66,7 @@ class Journal:
                 continue
             if end < path.stat().st_size:
                 os.truncate(path, end)
-            segments.append(Segment(self.signal, path, bodies=count, bytes=end))
+            segments.append(Segment(self.signal, path, bodies=count, bytes=end, left_over=True))
         self._left_over = []
         return segments
 

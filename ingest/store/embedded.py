@@ -8,6 +8,7 @@ import atexit
 import os
 import queue
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,6 +65,7 @@ class EmbeddedStore:
         for leftover in self._scratch.iterdir():
             leftover.unlink()
         self._control_lock = threading.Lock()
+        self._rest_lock = threading.Lock()
         self._connections: list[Any] = []
         self._pools: dict[Pool, queue.LifoQueue[Any]] = {}
         try:
@@ -144,8 +146,39 @@ class EmbeddedStore:
         """See Store."""
         self._alive()
         pattern = literal(f"%{query_id_comment(query_id)}%")
-        with self._control_lock:
-            self._control.query(f"KILL QUERY WHERE query LIKE {pattern} AND query NOT LIKE 'KILL%' ASYNC")
+        self._control_command(f"KILL QUERY WHERE query LIKE {pattern} AND query NOT LIKE 'KILL%' ASYNC")
+
+    @contextmanager
+    def at_rest(self, wait_s: float = 120.0) -> Iterator[frozenset[Path]]:
+        """Within it no file of a table changes: inserts and jobs wait for their connections, nothing is merged.
+
+        Gives the folders of parts that are no longer active and may vanish at any moment. Raises StoreError when what
+        runs does not end within `wait_s`.
+        """
+        self._alive()
+        ends = time.monotonic() + wait_s
+        held: list[tuple[queue.LifoQueue[Any], Any]] = []
+        roles: tuple[Pool, ...] = ("insert", "jobs")
+        with self._rest_lock:
+            try:
+                for role in roles:
+                    pool = self._pools[role]
+                    for _ in range(_POOL[role]):
+                        connection = pool.get(timeout=max(ends - time.monotonic(), 0.0))
+                        held.append((pool, connection))
+                self._control_command("SYSTEM STOP MERGES")
+                while self.query("SELECT count() AS n FROM system.merges")[0]["n"]:
+                    if time.monotonic() > ends:
+                        raise queue.Empty
+                    time.sleep(0.02)
+                gone = self.query("SELECT path FROM system.parts WHERE NOT active")
+                yield frozenset(Path(str(row["path"])) for row in gone)
+            except queue.Empty:
+                raise StoreError(f"the store did not come to rest within {wait_s:.0f} s") from None
+            finally:
+                self._control_command("SYSTEM START MERGES")
+                for pool, connection in held:
+                    pool.put(connection)
 
     def close(self) -> None:
         """See Store."""
@@ -156,6 +189,10 @@ class EmbeddedStore:
         for connection in self._connections:
             connection.close()
         self._lock.release()
+
+    def _control_command(self, statement: str) -> None:
+        with self._control_lock:
+            self._control.query(statement)
 
     def _connect(self, session: Mapping[str, Any]) -> Any:
         connection: Any = chdb.connect(self._dsn)  # type: ignore[no-untyped-call]

@@ -10,14 +10,18 @@ import typer
 from tailtrace.cli.commands import (
     alerts,
     answers,
+    backup,
+    batch_curve,
     demo,
     doctor,
     explain,
     gate,
+    gpu_idle,
     lab,
     load,
     parts,
     requests,
+    root_cause,
     schema,
     sql,
     token,
@@ -46,12 +50,17 @@ app.command("slow")(answers.slow)
 app.command("whatif")(answers.whatif)
 app.command("replicas")(answers.replicas)
 app.command("tokens")(answers.tokens)
+app.command("batch-curve")(batch_curve.batch_curve)
+app.command("gpu-idle")(gpu_idle.gpu_idle)
+app.command("root-cause")(root_cause.root_cause)
 app.command("why")(why.why)
 app.add_typer(alerts.app, name="alerts")
 app.command("gate")(gate.gate)
 app.add_typer(lab.app, name="lab")
 app.command("doctor")(doctor.doctor)
 app.command("sql")(sql.sql)
+app.command("backup")(backup.backup)
+app.command("restore")(backup.restore)
 app.command("schema")(schema.schema)
 app.command("token")(token.token)
 app.command("ingest")(parts.ingest)

@@ -23,7 +23,7 @@ def test_the_commands() -> None:
     parts = ["beat", "dashboard", "drain", "ingest", "worker"]
     reads = ["attribution", "compare", "explain", "requests", "slow", "sql", "tokens", "whatif", "why", "replicas"]
     watch = ["alerts", "gate"]
-    rest = ["demo", "doctor", "lab", "load", "schema", "token", "up"]
+    rest = ["backup", "demo", "doctor", "lab", "load", "restore", "schema", "token", "up"]
     assert sorted([*parts, *reads, *watch, *rest]) == COMMANDS
 
 

@@ -16,7 +16,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -181,6 +181,7 @@ class OwnerProcess:
             # A server that is away is no reason to keep senders waiting.
             self._pipeline.start(recovery_wait_s=2.0 if settings.clickhouse_url else 60.0)
             self._undo.callback(self._pipeline.stop, 2.0)
+        self._start_control()
         if settings.jobs:
             self._start_jobs()
         self._start_scraping()
@@ -252,6 +253,22 @@ class OwnerProcess:
         jobs = Jobs(self._store, self._settings, self._progress)
         jobs.start()
         self._undo.callback(jobs.stop)
+
+    def _start_control(self) -> None:
+        """What only the owner of an embedded store can do for a command."""
+        from tailtrace.ingest.store.embedded import EmbeddedStore
+
+        store = self._store
+        if not isinstance(store, EmbeddedStore):
+            return
+        from tailtrace.cli.processes.control import Control
+        from tailtrace.ingest.backup import backup_running
+
+        def backup(asked: Mapping[str, Any]) -> dict[str, Any]:
+            made = backup_running(store, self._settings.data, Path(str(asked["target"])))
+            return {"files": len(made.files), "bytes": made.bytes}
+
+        self._undo.callback(Control(self._settings.data, {"backup": backup}).stop)
 
     def _start_scraping(self) -> None:
         if not self._settings.scrape:
