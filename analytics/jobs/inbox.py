@@ -21,7 +21,7 @@ _BLOCKS: Final = """
 SELECT _block_number AS block, count() AS n, toUnixTimestamp64Milli(min(Received)) AS first
 FROM span_inbox
 WHERE Received >= fromUnixTimestamp64Milli({since:Int64}, 'UTC')
-  AND _block_number > {cursor:UInt64} AND Shard IN {shards:Array(UInt8)}
+  AND _block_number > {cursor:UInt64} AND _block_number <= {last:UInt64} AND Shard IN {shards:Array(UInt8)}
 GROUP BY block ORDER BY block
 """
 
@@ -76,9 +76,11 @@ class NewBlocks:
     next_ms: int | None
 
 
-def new_blocks(store: Store, shards: Sequence[int], since_ms: int, cursor: int, limit: int) -> NewBlocks | None:
-    """Blocks after `cursor`, at least one and then as many as hold `limit` spans; None when there is none."""
-    parameters = {"since": since_ms, "cursor": cursor, "shards": list(shards)}
+def new_blocks(
+    store: Store, shards: Sequence[int], since_ms: int, cursor: int, last: int, limit: int
+) -> NewBlocks | None:
+    """Blocks in (cursor, last], at least one and then as many as hold `limit` spans; None when there is none."""
+    parameters = {"since": since_ms, "cursor": cursor, "last": last, "shards": list(shards)}
     rows = store.query(_BLOCKS, parameters, role="jobs")
     if not rows:
         return None

@@ -18,6 +18,7 @@ from tailtrace.analytics.jobs.memory import ArrivalCounts, SeenTraces
 from tailtrace.analytics.jobs.progress import SHARDS, Claim, Progress
 from tailtrace.analytics.jobs.rewrite import NO_ROWS, rewritten, stored_rows
 from tailtrace.analytics.jobs.settling import Arrived, Decision, decide
+from tailtrace.analytics.jobs.visible import Visible
 from tailtrace.analytics.judge import columns
 from tailtrace.analytics.judge.batch import from_inbox
 from tailtrace.analytics.judge.judge import JudgedBatch, judge_batch
@@ -72,6 +73,7 @@ class _Worker:
         self._shards = [shard for shard in range(SHARDS) if shard % lanes == lane]
         self._resources = inbox.ResourceCache()
         self._arrivals = ArrivalCounts()
+        self._visible = Visible()
         self._left: dict[str, Progress] = {}
         self._seen: dict[str, SeenTraces] = {}
 
@@ -109,7 +111,8 @@ class _Worker:
 
     def _plan(self, store: Store, state: Progress, shards: Sequence[int], now_ms: int) -> tuple[Claim | None, bool]:
         """The next round, if there is anything to do; and whether it leaves blocks for a further one."""
-        blocks = inbox.new_blocks(store, shards, state.since_ms, state.cursor, ROUND_SPANS)
+        last = self._visible.up_to(store, state.since_ms)
+        blocks = inbox.new_blocks(store, shards, state.since_ms, state.cursor, last, ROUND_SPANS)
         if blocks is None:
             idle = state.low == state.cursor
             if idle and (state.cursor == 0 or now_ms - state.upto_ms < IDLE_MS + 1_000):
