@@ -19,7 +19,9 @@ def host(before: Observed, during: Observed) -> list[tuple[Finding, float]]:
     """Findings with their shares, summing to 1, of the time by which a CPU stage grew."""
     now, usual, hosts = during.counters, before.counters, during.hosts
     found: list[tuple[Finding, float]] = []
-    quota = grown(usual, now, "tailtrace.host.cgroup.throttled", hosts)
+    throttled = "tailtrace.host.cgroup.throttled"
+    groups = {group for one in hosts for group in now.attributes(throttled, one)}
+    quota = max((grown(usual, now, throttled, hosts, group) for group in groups), default=0.0)
     if quota > limit.QUOTA.value:
         found.append((_finding("cpu_quota", "time out of CPU quota", quota, limit.QUOTA), quota))
     lost = {cause: grown(usual, now, "tailtrace.host.loop.lost", hosts, cause) for cause in LOOP_CAUSES}

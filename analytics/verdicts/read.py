@@ -52,6 +52,7 @@ _THING: Final = "if(Attributes['hw.id'] != '', Attributes['hw.id'], ResourceAttr
 _KEY: Final = (
     "concat(Attributes['tailtrace.reason'], Attributes['tailtrace.link'], Attributes['tailtrace.cause'],"
     " Attributes['thread.name'], Attributes['tailtrace.kind'], Attributes['tailtrace.stat'],"
+    " Attributes['tailtrace.cgroup'],"
     " if(Attributes['error.type'] = '', '', Attributes['error.type']),"
     " if(Attributes['network.io.direction'] = '', '', concat('.', Attributes['network.io.direction'])))"
 )

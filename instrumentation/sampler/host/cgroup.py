@@ -1,8 +1,10 @@
-"""CPU quota of a cgroup, v2 or v1: time throttled, periods, and the limit."""
+"""CPU quota of cgroups, v2 or v1: time throttled, periods, and the limit; the sampler's own and the services'."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, Final
 
 from tailtrace.instrumentation.otlp import Point
 from tailtrace.instrumentation.sampler.absences import Absences
@@ -10,71 +12,89 @@ from tailtrace.instrumentation.sampler.host.counts import Count
 from tailtrace.instrumentation.sampler.host.files import KeptFile
 from tailtrace.instrumentation.sampler.series import Series
 
+MOUNTED: Final = Path("/sys/fs/cgroup")
+MOST_GROUPS: Final = 16
+
 
 def find(
-    controller: str, proc: Path = Path("/proc"), mounted: Path = Path("/sys/fs/cgroup")
+    controller: str, proc: Path = Path("/proc"), mounted: Path = MOUNTED, pid: int | None = None
 ) -> tuple[Path, int] | None:
-    """This process's cgroup folder that has `cpu.stat`, and its version; None where there is none.
+    """A process's cgroup folder that has `cpu.stat`, and its version; None where there is none.
 
-    In a container the path of /proc/self/cgroup may lie outside what is mounted: then the mount itself is its group.
+    In a container the path of /proc/self/cgroup may lie outside what is mounted: then the mount itself is the group of
+    this process. Of another process (`pid`) only the folder that is stated counts.
     """
     try:
-        lines = (proc / "self/cgroup").read_text(encoding="ascii", errors="replace").splitlines()
+        file = proc / ("self" if pid is None else str(pid)) / "cgroup"
+        lines = file.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
         lines = []
     for line in lines:
         _, controllers, path = (*line.split(":", 2), "", "")[:3]
         if controllers == "":
-            candidates = [(mounted / path.lstrip("/"), 2), (mounted, 2)]
+            candidates, roots = [(mounted / path.lstrip("/"), 2)], [(mounted, 2)]
         elif controller in controllers.split(","):
-            candidates = [
-                (mounted / folder / path.lstrip("/"), 1) for folder in (controllers, controller)
-            ] + [(mounted / folder, 1) for folder in (controllers, controller)]  # fmt: skip
+            candidates = [(mounted / folder / path.lstrip("/"), 1) for folder in (controllers, controller)]
+            roots = [(mounted / folder, 1) for folder in (controllers, controller)]
         else:
             continue
-        for folder, version in candidates:
+        for folder, version in (*candidates, *(roots if pid is None else ())):
             if (folder / "cpu.stat").is_file() and (version == 1 or (folder / "cgroup.controllers").is_file()):
                 return folder, version
     return None
 
 
 class CpuQuota:
-    """Throttling of one cgroup."""
+    """Throttling of one cgroup. `name` is empty for the sampler's own, which has no attribute that says so."""
 
-    def __init__(self, absences: Absences, place: tuple[Path, int] | None) -> None:
+    def __init__(self, absences: Absences, place: tuple[Path, int] | None, name: str = "") -> None:
         self._absences = absences
-        self._throttled = Count("tailtrace.host.cgroup.throttled", scale=1000 if place and place[1] == 2 else 1)
+        of: dict[str, Any] = {"tailtrace.cgroup": name} if name else {}
+        self._suffix = name
+        scale = 1000 if place and place[1] == 2 else 1
+        self._throttled = Count("tailtrace.host.cgroup.throttled", of, scale)
         self._periods = {
-            name: Count("tailtrace.host.cgroup.periods", {"tailtrace.kind": kind})
-            for name, kind in (("nr_periods", "all"), ("nr_throttled", "throttled"))
+            word: Count("tailtrace.host.cgroup.periods", {**of, "tailtrace.kind": kind})
+            for word, kind in (("nr_periods", "all"), ("nr_throttled", "throttled"))
         }
+        self._allowed = Series("tailtrace.host.cgroup.cpu_limit", of)
         self._place = place
         self._file = KeptFile(place[0] / "cpu.stat") if place else None
 
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        for metric in ("throttled", "cpu_limit"):
+            self._absences.clear(f"tailtrace.host.cgroup.{metric}{self._suffix}")
+
     def tick(self, unix_ns: int, points: list[Point]) -> None:
         if self._file is None or self._place is None:
-            self._absences.note("tailtrace.host.cgroup.throttled", "no_cgroup")
+            self._absent("throttled", "no_cgroup")
             return
         content = self._file.read()
         if content is None:
-            self._absences.note("tailtrace.host.cgroup.throttled", str(self._file.reason))
+            self._absent("throttled", str(self._file.reason))
             return
         words = content.decode("ascii", "replace").split()
         values = {name: int(number) for name, number in zip(words[::2], words[1::2], strict=False)}
         throttled = values.get("throttled_usec" if self._place[1] == 2 else "throttled_time")
         if throttled is None:
-            self._absences.note("tailtrace.host.cgroup.throttled", "no_controller")
+            self._absent("throttled", "no_controller")
         else:
-            self._absences.clear("tailtrace.host.cgroup.throttled")
+            self._absences.clear(f"tailtrace.host.cgroup.throttled{self._suffix}")
             self._throttled.add(throttled, unix_ns, points)
         for name, count in self._periods.items():
             if name in values:
                 count.add(values[name], unix_ns, points)
         limit = self._limit()
         if limit is None:
-            self._absences.note("tailtrace.host.cgroup.cpu_limit", "no_quota")
+            self._absent("cpu_limit", "no_quota")
         else:
-            points.append(Series("tailtrace.host.cgroup.cpu_limit").point(limit, unix_ns))
+            self._absences.clear(f"tailtrace.host.cgroup.cpu_limit{self._suffix}")
+            points.append(self._allowed.point(limit, unix_ns))
+
+    def _absent(self, metric: str, reason: str) -> None:
+        self._absences.note(f"tailtrace.host.cgroup.{metric}{self._suffix}", reason)
 
     def _limit(self) -> float | None:
         """CPUs the quota allows; None without a quota."""
@@ -89,3 +109,26 @@ class CpuQuota:
         except (OSError, ValueError):
             return None
         return None if quota == "max" or int(quota) <= 0 else int(quota) / int(period)
+
+
+class ServiceQuotas:
+    """The cgroups of watched processes, where they are not the sampler's own: a quota there throttles the service."""
+
+    def __init__(self, absences: Absences, own: tuple[Path, int] | None, proc: Path, mounted: Path = MOUNTED) -> None:
+        self._absences, self._own, self._proc, self._mounted = absences, own, proc, mounted
+        self._quotas: dict[tuple[Path, int], CpuQuota] = {}
+
+    def watch(self, pids: Iterable[int]) -> None:
+        """From now on the groups of these processes, at most MOST_GROUPS."""
+        places = {place for pid in pids if (place := find("cpu", self._proc, self._mounted, pid)) is not None}
+        wanted = sorted(places - {self._own}, key=str)[:MOST_GROUPS]
+        for place in self._quotas.keys() - set(wanted):
+            self._quotas.pop(place).close()
+        for place in wanted:
+            if place not in self._quotas:
+                name = "/" + str(place[0].relative_to(self._mounted))
+                self._quotas[place] = CpuQuota(self._absences, place, name)
+
+    def tick(self, unix_ns: int, points: list[Point]) -> None:
+        for quota in self._quotas.values():
+            quota.tick(unix_ns, points)

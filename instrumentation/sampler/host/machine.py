@@ -36,9 +36,10 @@ class Machine:
         self._processes: dict[int, Process] = {}
         place = cgroup.find("cpu", proc)
         unified = place[0] if place is not None and place[1] == 2 else None
+        self._service_quotas = cgroup.ServiceQuotas(absences, place, proc)
         self._parts = (
-            Pressure(absences, proc, unified), cgroup.CpuQuota(absences, place), Network(absences, proc),
-            Disks(absences, proc), InfiniBand(),
+            Pressure(absences, proc, unified), cgroup.CpuQuota(absences, place), self._service_quotas,
+            Network(absences, proc), Disks(absences, proc), InfiniBand(),
         )  # fmt: skip
 
     def rescan(self) -> None:
@@ -49,6 +50,7 @@ class Machine:
             self._absences.note("tailtrace.host.process.cpu", "no_process_watched")
         else:
             self._absences.clear("tailtrace.host.process.cpu")
+        self._service_quotas.watch(self._processes)
 
     def tick(self, clock: Callable[[], int], points: list[Point]) -> None:
         """Each part is stamped with the middle of its own reading."""

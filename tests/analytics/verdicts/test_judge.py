@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from synthetic import GPUS, MS, SECOND, SINCE, UNTIL, counters, requests, slow, steps, window
+from synthetic import GPUS, HOST, MS, SECOND, SINCE, UNTIL, counters, requests, slow, steps, window
 
 from tailtrace.analytics.verdicts.judge import Judgement, confidence, judge_window
 from tailtrace.analytics.verdicts.observed import STAGE_INDEX, Counters, Observed, Startup, Steps
@@ -68,6 +68,12 @@ def test_five_host_faults_in_one_stage_are_told_apart_by_counters(counter: str, 
     found = judged(rows=slow(extra_ms={"engine_submit": 120}), read=counters(**{counter: value}))
     assert headline(found) == (cause, "high")
     assert found.view == "first"
+
+
+def test_a_quota_of_the_services_own_cgroup_counts_beside_the_samplers() -> None:
+    of_service = {("tailtrace.host.cgroup.throttled", HOST, "/system.slice/engine.service"): 0.3}
+    read = Counters({**counters().readings, **of_service}, 1.0)
+    assert headline(judged(rows=slow(extra_ms={"engine_submit": 120}), read=read)) == ("cpu_quota", "high")
 
 
 def test_without_counters_a_slow_cpu_stage_stays_unknown_and_says_what_is_missing() -> None:

@@ -84,6 +84,30 @@ def test_quota_of_cgroup_v1_whose_path_is_outside_the_mount(tmp_path: Path) -> N
     assert absences.reasons() == {"tailtrace.host.cgroup.cpu_limit": "no_quota"}
 
 
+def test_the_quota_of_a_service_in_another_cgroup_is_read_while_it_lives(tmp_path: Path) -> None:
+    mounted, proc = tmp_path / "cg", tmp_path / "proc"
+    for pid, group in ((7, "/system.slice/vllm.service"), (8, "/own"), (9, "/../outside")):
+        write(proc / str(pid) / "cgroup", f"0::{group}\n")
+    for group in ("system.slice/vllm.service", "own", "."):
+        write(mounted / group / "cgroup.controllers", "cpu")
+        write(mounted / group / "cpu.stat", "nr_periods 10\nnr_throttled 2\nthrottled_usec 300\n")
+    stat = mounted / "system.slice/vllm.service/cpu.stat"
+    absences = Absences()
+    quotas = cgroup.ServiceQuotas(absences, (mounted / "own", 2), proc, mounted)
+    quotas.watch([7, 8, 9, 10])
+    found = second(quotas, lambda: write(stat, "nr_periods 20\nnr_throttled 9\nthrottled_usec 800\n"))
+    name = "/system.slice/vllm.service"
+    assert found == {
+        ("cgroup.throttled", name): 500_000,
+        ("cgroup.periods", name, "all"): 10,
+        ("cgroup.periods", name, "throttled"): 7,
+    }
+    assert absences.reasons() == {f"tailtrace.host.cgroup.cpu_limit{name}": "no_quota"}
+    quotas.watch([8])
+    assert second(quotas, lambda: None) == {}
+    assert absences.reasons() == {}
+
+
 def test_network_leaves_loopback_out(tmp_path: Path) -> None:
     def say(retransmits: int, received: int, dropped: int) -> None:
         write(tmp_path / "net/snmp", f"Tcp: RtoMin OutSegs RetransSegs\nTcp: -1 100 {retransmits}\n")
