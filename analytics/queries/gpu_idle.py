@@ -9,11 +9,13 @@ from typing import Any, Final
 import numpy as np
 
 from tailtrace.analytics.verdicts.idle import (
+    Cell,
     GpuSeries,
     attribute,
     bound_causes,
     busy_shares,
     cells,
+    timeline,
     waiting_causes,
 )  # fmt: skip
 from tailtrace.analytics.verdicts.observed import Observed
@@ -21,6 +23,7 @@ from tailtrace.analytics.verdicts.read import observe, root_requests
 from tailtrace.ingest.store import Store
 
 MAX_STRETCHES: Final = 2_000
+TIMELINE_CELLS: Final = 60
 _METRICS: Final = ("hw.gpu.utilization", "tailtrace.gpu.dram_active", "tailtrace.gpu.sm_active")
 _SERIES: Final = """
 SELECT gpu, at, mapFromArrays(groupArray(metric), groupArray(value)) AS readings FROM (
@@ -58,9 +61,18 @@ class GpuStretch:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuLane:
+    """One GPU over the window, at most 60 equal cells."""
+
+    gpu: str
+    replica: str
+    cells: list[Cell]
+
+
+@dataclass(frozen=True, slots=True)
 class GpuIdle:
     """`totals` sum to `gpu_ns` = GPUs x window. A stretch shows the state that had most of its cells of `cell_ns`.
-    `stretches` holds the first `stretches_shown` of `stretches_total`.
+    `stretches` holds the first `stretches_shown` of `stretches_total`; `lanes` is the same, coarser, for every GPU.
     """
 
     service: str
@@ -70,6 +82,7 @@ class GpuIdle:
     gpus: int
     gpu_ns: int
     totals: list[IdleTotal]
+    lanes: list[GpuLane]
     stretches: list[GpuStretch]
     stretches_total: int
     stretches_shown: int
@@ -115,6 +128,7 @@ def gpu_idle(store: Store, service: str, since_ns: int, until_ns: int) -> GpuIdl
     return GpuIdle(
         service, str(since_ns), str(until_ns), int(edges[1] - edges[0]), len(busy), whole,
         [IdleTotal(s, c, ns, ns / whole) for (s, c), ns in sorted(by_state.items(), key=lambda item: -item[1])],
+        [GpuLane(gpu, owner[gpu], timeline(edges, busy[gpu], bound[gpu], waits[gpu], TIMELINE_CELLS)) for gpu in busy],
         [GpuStretch(one.gpu, owner[one.gpu], one.state, one.cause, str(one.start_ns), one.end_ns - one.start_ns)
          for one in stretches[:MAX_STRETCHES]],
         len(stretches), min(len(stretches), MAX_STRETCHES), _missing(seen, series),

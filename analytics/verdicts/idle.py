@@ -51,6 +51,17 @@ class Stretch:
     end_ns: int
 
 
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One GPU in one cell of a timeline: the state and cause of most of it, and the share of it that the GPU ran (None
+    where that is unknown).
+    """
+
+    state: State
+    cause: str
+    busy: float | None
+
+
 def cells(since_ns: int, until_ns: int, most: int = 7200) -> Ints:
     """Edges of equal cells over the window: a second each, or longer so that there are at most `most`."""
     count = max(1, min(most, (until_ns - since_ns) // 1_000_000_000))
@@ -158,3 +169,31 @@ def attribute(
         for a, b in zip([0, *cut.tolist()], [*cut.tolist(), len(lengths)], strict=True):
             stretches.append(Stretch(gpu, str(states[a]), str(causes[a]), int(edges[a]), int(edges[b])))  # type: ignore[arg-type]
     return {key: ns for key, ns in totals.items() if ns > 0}, stretches
+
+
+def timeline(
+    edges: Ints, busy: Floats, bound: NDArray[np.object_], waits: NDArray[np.object_], most: int
+) -> list[Cell]:
+    """One GPU's cells put together into at most `most` equal ones, for an eye."""
+    count = len(edges) - 1
+    lengths = np.diff(edges).astype(np.float64)
+    group = np.arange(count) * min(most, count) // count
+    known = np.isfinite(busy)
+    ran = np.where(known, np.nan_to_num(busy), 0.0) * lengths
+    rest = np.where(known, lengths - ran, 0.0)
+    out = []
+    for k in range(min(most, count)):
+        mine = group == k
+        seen = float(lengths[mine & known].sum())
+        weights: dict[tuple[State, str], float] = defaultdict(float)
+        for at in np.flatnonzero(mine):
+            if known[at]:
+                weights["busy", str(bound[at])] += float(ran[at])
+                weights["idle", str(waits[at])] += float(rest[at])
+            else:
+                weights["no_data", UNKNOWN] += float(lengths[at])
+        by_state = {state: sum(ns for (name, _), ns in weights.items() if name == state) for state, _ in weights}
+        state = max(by_state, key=lambda name: by_state[name])
+        cause = max((key for key in weights if key[0] == state), key=lambda key: weights[key])[1]
+        out.append(Cell(state, cause, float(ran[mine].sum()) / seen if seen else None))
+    return out

@@ -22,9 +22,10 @@ COMMANDS = sorted(get_command(app).commands)  # type: ignore[attr-defined]
 def test_the_commands() -> None:
     parts = ["beat", "dashboard", "drain", "ingest", "worker"]
     reads = ["attribution", "compare", "explain", "requests", "slow", "sql", "tokens", "whatif", "why", "replicas"]
+    fleet = ["batch-curve", "gpu-idle", "root-cause"]
     watch = ["alerts", "gate"]
     rest = ["backup", "demo", "doctor", "lab", "load", "restore", "schema", "token", "up"]
-    assert sorted([*parts, *reads, *watch, *rest]) == COMMANDS
+    assert sorted([*parts, *reads, *fleet, *watch, *rest]) == COMMANDS
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import SECOND, SINCE, UNTIL, requests, steps
@@ -16,6 +17,7 @@ from tailtrace.analytics.verdicts.idle import (
     busy_shares,
     cells,
     covered,
+    timeline,
     waiting_causes,
 )  # fmt: skip
 from tailtrace.analytics.verdicts.observed import Startup
@@ -96,3 +98,19 @@ def test_busy_is_bound_by_memory_compute_launches_or_unknown() -> None:
     assert set(bound_causes(edges, series([1.0], dram=0.1, sm=0.1), NO_STEPS, False)) == {"launch_bound"}
     assert set(bound_causes(edges, series([1.0], dram=float("nan")), NO_STEPS, False)) == {"unknown"}
     assert set(bound_causes(edges, None, NO_STEPS, False)) == {"unknown"}
+
+
+@given(st.lists(st.one_of(st.just(float("nan")), st.floats(0, 1)), min_size=1, max_size=200), st.integers(1, 80))
+def test_a_timeline_keeps_the_time_that_the_gpu_ran(shares: list[float], most: int) -> None:
+    edges = SINCE + SECOND * np.arange(len(shares) + 1)
+    busy = np.array(shares)
+    names = np.full(len(shares), "decode_memory", dtype=object)
+    made = timeline(edges, busy, names, np.full(len(shares), "no_work", dtype=object), most)
+    assert len(made) == min(most, len(shares))
+    if most >= len(shares):
+        for cell, share in zip(made, shares, strict=True):
+            assert cell.state == ("no_data" if np.isnan(share) else "busy" if share >= 0.5 else "idle")
+            assert cell.busy is None if np.isnan(share) else cell.busy == pytest.approx(share)
+    known = np.isfinite(busy)
+    assert all(cell.busy is None or 0 <= cell.busy <= 1 for cell in made)
+    assert any(cell.busy is not None for cell in made) == bool(known.any())
