@@ -19,7 +19,7 @@ _FILE = re.compile(r"(\d{4})_(\w+)\.sql\Z")
 _CREATE = re.compile(r"CREATE (TABLE|MATERIALIZED VIEW|VIEW) (?!IF NOT EXISTS)")
 _COMMENT_LINES = re.compile(r"^--.*\n", re.MULTILINE)
 
-_VERSION_TABLE = """CREATE TABLE IF NOT EXISTS schema_version (
+VERSION_TABLE = """CREATE TABLE IF NOT EXISTS schema_version (
   Version UInt32, Name String, AppliedAt DateTime64(3, 'UTC') DEFAULT now64(3)
 ) ENGINE = ReplacingMergeTree ORDER BY Version"""
 
@@ -70,7 +70,7 @@ def migrate(
     this release does not know.
     """
     known = migrations(folder)
-    store.command(_VERSION_TABLE)
+    store.command(VERSION_TABLE)
     if not _pending(store, known):
         return []
     with migration_lock(store) if shared else nullcontext(lambda: None) as still_alive:

@@ -22,6 +22,9 @@ from tailtrace.ingest.store.statements import identifier, identifier_path, liter
 
 _FAILURES = (ClickHouseError, HTTPError, OSError)
 
+# Where a table is spread over shards: an insert is done when it is on its shard, not when it is queued for it.
+_INSERT: Mapping[str, Any] = {"distributed_foreground_insert": 1}
+
 # The server judges settings; the library's list of known ones is that of the moment it connected.
 common.set_setting("invalid_setting_action", "send")
 # A dict is a Map here; the library's default would make it JSON text.
@@ -129,7 +132,7 @@ class ServerStore:
         client = self._alive()
         try:
             client.raw_insert(
-                target, insert_block=body, settings={**SESSION, **LIMITS[role], **settings}, fmt=data_format
+                target, insert_block=body, settings={**SESSION, **_INSERT, **LIMITS[role], **settings}, fmt=data_format
             )
         except _FAILURES as error:
             raise StoreError(reason(error)) from None
