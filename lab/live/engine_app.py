@@ -9,10 +9,11 @@ import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 
-from tailtrace.instrumentation import current_request, stage, stream
+from tailtrace.instrumentation import clock, current_request, runtime, stage, stream
 from tailtrace.lab.clock import RealClock
 from tailtrace.lab.constants import Constants
 from tailtrace.lab.faults import Faults
+from tailtrace.lab.live.gpu_readings import GpuReadings
 from tailtrace.lab.live.wire import (
     TOKENS_PER_CHUNK,
     WORD,
@@ -36,7 +37,7 @@ _SSE = [(b"content-type", b"text/event-stream")]
 class EngineApp:
     """Faults act for real: a slow tokenizer burns CPU on one thread, a blocked loop is a blocked loop."""
 
-    def __init__(self, scenario: Scenario, service: str, replica: int, seed: int) -> None:
+    def __init__(self, scenario: Scenario, service: str, replica: int, seed: int, gpus: list[str]) -> None:
         self._scenario, self._service, self._replica, self._seed = scenario, scenario.service(service), replica, seed
         self._faults = Faults(scenario, int(scenario.hours * 3600 * 1e9))
         self._constants = Constants.draw(seed, scenario.fleet.noise)
@@ -45,6 +46,9 @@ class EngineApp:
         self._tokens: dict[int, asyncio.Queue[int]] = {}
         self._clock: RealClock
         self._engine: Engine | None = None
+        self._gpus = gpus
+        self._readings: GpuReadings | None = None
+        self._telling: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         engine = self._engine or self._start()
@@ -77,6 +81,12 @@ class EngineApp:
         self._engine = Engine(
             self._service, self._replica, self._clock, runner, self._faults, self._finished, self._stepped
         )
+        if runtime.active is not None:
+            self._readings = GpuReadings(
+                self._scenario, self._service, self._replica, self._gpus, self._faults, self._clock, clock.anchor_ns(),
+                runtime.active.metrics.put,
+            )  # fmt: skip
+            self._telling = asyncio.create_task(self._readings.tell())
         return self._engine
 
     async def _tokenize(self, prompt: str) -> None:
@@ -119,6 +129,8 @@ class EngineApp:
                 pending, first = 0, False
 
     def _stepped(self, replica: int, stretch: Stretch) -> None:
+        if self._readings is not None:
+            self._readings.record(replica, stretch)
         for sequence in stretch.batch.decodes:
             self._push(sequence.request.number, stretch.steps)
         for sequence, tokens in stretch.batch.prefill:

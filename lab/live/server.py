@@ -43,7 +43,8 @@ def serve(assignment: Assignment, ready: Connection) -> None:
     processes = Processes(scenario, Faults(scenario, 1), length_ns=1, seed=assignment.seed)
     if assignment.backends is None:
         resource = processes.engine(assignment.service, assignment.replica, 0)
-        handler: Any = EngineApp(scenario, assignment.service, assignment.replica, assignment.seed)
+        gpus = str(resource["tailtrace.gpu_uuids"]).split(",")
+        handler: Any = EngineApp(scenario, assignment.service, assignment.replica, assignment.seed, gpus)
     else:
         resource = processes.gateway()
         handler = GatewayApp(dict(assignment.backends))

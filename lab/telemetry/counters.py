@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from tailtrace.instrumentation.otlp import Point, encode_metrics
 from tailtrace.lab.clock import SECOND
+from tailtrace.lab.faults import Faults
 from tailtrace.lab.scenario import Scenario, Service
 from tailtrace.lab.service.engine import Stretch
 from tailtrace.lab.service.hardware import GPU_CLOCK_HZ, GPU_MEMORY_BYTES, GPU_POWER_W
@@ -33,11 +34,17 @@ class Interval:
     decode_ns: int = 0
     kv_usage: float = 0.0
 
+    def shares(self, every_ns: int, launching: bool) -> tuple[float, float]:
+        """Shares of the interval in which GPUs prefilled and decoded; launches leave them idle in between."""
+        prefill, decode = min(1.0, self.prefill_ns / every_ns), min(1.0, self.decode_ns / every_ns)
+        return (0.6 * prefill, 0.5 * decode) if launching else (prefill, decode)
+
 
 class Counters:
     """Collects stretches of steps; `points` gives a replica's readings at the end of an interval."""
 
-    def __init__(self, scenario: Scenario, length_ns: int) -> None:
+    def __init__(self, scenario: Scenario, length_ns: int, recent_every_ns: int = RECENT_EVERY_NS) -> None:
+        self._recent_every_ns = recent_every_ns
         self._services = {service.name: service for service in scenario.fleet.services}
         self._recent_ns = max(0, length_ns - RECENT_NS)
         self._intervals: dict[tuple[str, int, int], Interval] = defaultdict(Interval)
@@ -47,7 +54,7 @@ class Counters:
         self.hosts = HostCounters()
 
     def every_ns(self, at_ns: int) -> int:
-        return RECENT_EVERY_NS if at_ns >= self._recent_ns else EARLIER_EVERY_NS
+        return self._recent_every_ns if at_ns >= self._recent_ns else EARLIER_EVERY_NS
 
     def record(self, service: str, replica: int, stretch: Stretch) -> None:
         """Split a stretch over the intervals it covers."""
@@ -67,10 +74,21 @@ class Counters:
     def points(
         self, simulation: Simulation, service: Service, replica: int, start_ns: int, uuids: list[str]
     ) -> list[Point]:
-        """Readings of each GPU of a replica at the end of the interval that starts at `start_ns`."""
+        """Readings of a replica's host and of each of its GPUs at the end of the interval that starts at `start_ns`."""
+        every = self.every_ns(start_ns)
+        interval = self._intervals.get((service.name, replica, start_ns)) or Interval()
+        faults = simulation.faults
+        launching = faults.value("launch_ms", start_ns, service.name, replica) > 0
+        made = self.hosts.points(simulation, service, replica, start_ns, every, sum(interval.shares(every, launching)))
+        return made + self.gpu_points(faults, simulation.start_unix_ns, service, replica, start_ns, uuids)
+
+    def gpu_points(
+        self, faults: Faults, since_unix_ns: int, service: Service, replica: int, start_ns: int, uuids: list[str]
+    ) -> list[Point]:
+        """Readings of each GPU at the end of the interval; `since_unix_ns`: when the run began, where its time is 0."""
         every = self.every_ns(start_ns)
         interval = self._intervals.pop((service.name, replica, start_ns), None) or Interval()
-        value, name = simulation.faults.value, service.name
+        value, name = faults.value, service.name
         throttled = value("throttled", start_ns, name, replica) > 0
         straggling = value("straggler", start_ns, name, replica) > 0
         slowdown = value("step_time", start_ns, name, replica)
@@ -79,11 +97,9 @@ class Counters:
         linked = slowdown if value("nvlink_down", start_ns, name, replica) > 0 else 1.0
         loading = value("pcie_share", start_ns, name, replica)
         failed = value("xid", start_ns, name, replica) > 0
-        prefill, decode = min(1.0, interval.prefill_ns / every), min(1.0, interval.decode_ns / every)
-        if launching:
-            prefill, decode = 0.6 * prefill, 0.5 * decode
-        at, since = simulation.start_unix_ns + start_ns + every, simulation.start_unix_ns
-        made: list[Point] = self.hosts.points(simulation, service, replica, start_ns, every, prefill + decode)
+        prefill, decode = interval.shares(every, launching)
+        at, since = since_unix_ns + start_ns + every, since_unix_ns
+        made: list[Point] = []
         for rank, uuid in enumerate(uuids):
             slow = throttled or (straggling and rank == 0)
             # Ranks that wait for a straggler spin: busy by every count but the work they do.

@@ -10,27 +10,32 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from tailtrace.lab import LiveLab, Scenario
+from tailtrace.lab.live.gpu_readings import EVERY_NS as GPU_READING_NS
 from tailtrace.lab.paced import PacedLab
 
 
 class Receiver:
-    """An OTLP/HTTP receiver that keeps every span: (service, span, attributes)."""
+    """An OTLP/HTTP receiver that keeps every span, (service, span, attributes), and every body of metrics."""
 
     def __init__(self) -> None:
         self.spans: list[tuple[dict[str, Any], Any, dict[str, Any]]] = []
+        self.metrics: list[bytes] = []
         received = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def do_POST(self) -> None:
-                received.take(self.rfile.read(int(self.headers["content-length"])))
+                body = self.rfile.read(int(self.headers["content-length"]))
+                received.take(body) if self.path == "/v1/traces" else received.metrics.append(body)
                 self.send_response(200)
                 self.send_header("content-length", "0")
                 self.end_headers()
@@ -101,6 +106,37 @@ def test_real_servers_tell_every_stage_of_their_requests(receiver: Receiver) -> 
             )
             whole += 1
     assert whole > 20
+
+
+def test_gpu_readings_of_a_live_run_lie_on_the_time_axis_of_its_requests(receiver: Receiver) -> None:
+    asyncio.run(run_until(receiver, LiveLab(seed=4), Scenario.load("live"), 6.0, 40))
+    period = GPU_READING_NS
+    busy: dict[str, dict[int, float]] = defaultdict(dict)
+    for body in receiver.metrics:
+        for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
+            for metric in resource.scope_metrics[0].metrics:
+                for point in metric.gauge.data_points if metric.name == "hw.gpu.utilization" else ():
+                    uuid = next(pair.value.string_value for pair in point.attributes if pair.key == "hw.id")
+                    busy[uuid][point.time_unix_nano] = point.as_double
+    served = 0
+    for uuid, readings in busy.items():
+        own = [
+            (span, named) for resource, span, named in receiver.spans
+            if uuid in str(resource.get("tailtrace.gpu_uuids")).split(",")
+        ]  # fmt: skip
+        at = sorted(readings)
+        assert all(later - earlier == period for earlier, later in pairwise(at))
+        for span, named in own:
+            middle = (span.start_time_unix_nano + span.end_time_unix_nano) // 2
+            if named.get("tailtrace.stage") == "prefill" and at[0] - period < middle < at[-1]:
+                near = [readings[one] for one in at if abs(one - period // 2 - middle) <= period]
+                assert max(near) > 0
+                served += 1
+        for one in at:
+            # The reading covers the period before it; a GPU is idle where no request of its process was near.
+            if all(s.start_time_unix_nano > one + period or s.end_time_unix_nano < one - 2 * period for s, _ in own):
+                assert readings[one] == 0
+    assert served > 10
 
 
 def test_a_paced_run_posts_what_a_simulation_makes(receiver: Receiver) -> None:
