@@ -15,6 +15,7 @@ from tailtrace.cli.commands import (
     demo,
     doctor,
     explain,
+    export,
     gate,
     gpu_idle,
     lab,
@@ -42,6 +43,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("up")(up.up)
 app.command("load")(load.load)
+app.command("export")(export.export)
 app.command("requests")(requests.requests)
 app.command("explain")(explain.explain)
 app.command("attribution")(answers.attribution)

@@ -24,7 +24,7 @@ def test_the_commands() -> None:
     reads = ["attribution", "compare", "explain", "requests", "slow", "sql", "tokens", "whatif", "why", "replicas"]
     fleet = ["batch-curve", "gpu-idle", "root-cause"]
     watch = ["alerts", "gate"]
-    rest = ["backup", "demo", "doctor", "lab", "load", "restore", "schema", "token", "up"]
+    rest = ["backup", "demo", "doctor", "export", "lab", "load", "restore", "schema", "token", "up"]
     assert sorted([*parts, *reads, *fleet, *watch, *rest]) == COMMANDS
 
 

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tailtrace.cli.commands.requests import _absolute
+from tailtrace.cli.commands.requests import absolute
 
 Run = Callable[..., Any]
 TRACE = "5b8efff798038103d269b633813fc60c"
@@ -182,4 +182,4 @@ def test_sql_is_tab_separated_with_names_first(tailtrace: Run, stub: Any) -> Non
     ],
 )
 def test_spans_back_from_now_become_times(since: str, sent: str) -> None:
-    assert _absolute(since, now_ns=1_000_000_000_000_000) == sent
+    assert absolute(since, now_ns=1_000_000_000_000_000) == sent

@@ -29,7 +29,7 @@ def requests(
     from tailtrace.cli.terminal import console
 
     terminal = console()
-    since_time = _absolute(since) if since else None
+    since_time = absolute(since) if since else None
     answer = ApiClient(url, token).get("requests", service=service, since=since_time, limit=limit)
     if as_json:
         typer.echo(json.dumps(answer))
@@ -41,7 +41,7 @@ def requests(
     terminal.print(f"{len(answer['requests'])} of {answer['total']} requests, times in UTC")
 
 
-def _absolute(since: str, now_ns: int | None = None) -> str:
+def absolute(since: str, now_ns: int | None = None) -> str:
     """A span back from now as a time; anything else is left to the server, which knows what it accepts."""
     import re
     import time
