@@ -96,6 +96,45 @@ def test_what_arrives_is_in_the_catalogue_under_the_samplers_resource(library: P
     assert {"tailtrace.link.io", "tailtrace.gpu.sm_active", "tailtrace.host.process.cpu", "hw.energy"} <= found.keys()
 
 
+def test_readings_lie_within_a_period_of_what_they_tell(library: Path) -> None:
+    """The power is changed at known times: each reading's own time lies where its value held, give or take a period."""
+    period_ns = 250_000_000
+    state = library.parent / "state"
+    changes: list[tuple[int, int]] = []
+
+    def change(watt: int) -> None:
+        before = time.time_ns()
+        written = state.with_suffix(".new")
+        written.write_text(f"field.186.value {watt * 1000}\n")
+        written.rename(state)
+        changes.append((before, time.time_ns()))
+
+    change(100)
+    with receiving() as (endpoint, bodies, enough):
+        process = start(endpoint, library.parent)
+        try:
+            for watt in range(101, 106):
+                time.sleep(0.6)
+                change(watt)
+            assert enough.wait(60)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+        finally:
+            state.unlink()
+            process.kill()
+            process.communicate()
+    changes.append((time.time_ns(), time.time_ns()))
+    seen = set()
+    for _, body in bodies:
+        for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
+            for metric in resource.scope_metrics[0].metrics:
+                for point in metric.gauge.data_points if metric.name == "hw.power" else ():
+                    held = round(point.as_double) - 100
+                    assert changes[held][0] <= point.time_unix_nano <= changes[held + 1][1] + period_ns
+                    seen.add(held)
+    assert len(seen) >= 2
+
+
 def test_when_the_driver_was_replaced_it_starts_itself_anew(library: Path) -> None:
     """A mismatch of library and driver ends only in a process that loads the library again: same pid, new instance."""
 
