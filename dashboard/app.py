@@ -20,6 +20,8 @@ from tailtrace.dashboard.mcp import add_mcp
 from tailtrace.dashboard.router import add_router
 from tailtrace.dashboard.security import Guard
 from tailtrace.dashboard.suites import SuiteCache
+from tailtrace.dashboard.text import TAGS, text_of_request
+from tailtrace.dashboard.views import NamedStore
 from tailtrace.ingest.settings import ServerSettings
 from tailtrace.ingest.store import Store
 from tailtrace.version import VERSION
@@ -36,6 +38,7 @@ def create_app(store: Store, settings: ServerSettings, health: Health | None = N
     server = FastAPI(
         title="Tailtrace", version=VERSION, docs_url=None, redoc_url=None, openapi_url="/api/v1/openapi.json"
     )
+    store = NamedStore(store)
     add_api(server, store, settings, health)
     add_login(server, settings)
     add_mcp(server, store)
@@ -70,6 +73,10 @@ def _add_pages(server: FastAPI, dash: Any) -> None:
     async def page(request: Request, path: str) -> HTMLResponse:
         token: Any = set_current_request(request)  # type: ignore[no-untyped-call]
         try:
-            return HTMLResponse(dash.index(), headers={"Cache-Control": "no-cache"})
+            language = text_of_request(request.headers.get("accept-language", ""), request.cookies).language
+            return HTMLResponse(
+                dash.index().replace('<html lang="en">', f'<html lang="{TAGS[language]}">', 1),
+                headers={"Cache-Control": "no-cache", "Vary": "Cookie, Accept-Language"},
+            )
         finally:
             reset_current_request(token)  # type: ignore[no-untyped-call]

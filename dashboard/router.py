@@ -17,11 +17,13 @@ from dash import ALL, MATCH, ClientsideFunction, Input, Output, State, ctx, dcc,
 
 from tailtrace.analytics.queries.together import together
 from tailtrace.dashboard.address import Address
-from tailtrace.dashboard.components.around import LATER
+from tailtrace.dashboard.components.attributes import aria, data
 from tailtrace.dashboard.components.shell import freshness_words, range_controls, sidebar
 from tailtrace.dashboard.format import ZONE_COOKIE, use_zone
 from tailtrace.dashboard.pages import page_for
+from tailtrace.dashboard.parts import PARTS
 from tailtrace.dashboard.text import Text, text_of_request
+from tailtrace.dashboard.views import HEADER, use_view, was_stopped
 from tailtrace.errors import TailtraceError
 from tailtrace.ingest.settings import ServerSettings
 from tailtrace.ingest.store import Store
@@ -56,6 +58,7 @@ def add_router(dash: Any, store: Store, settings: ServerSettings) -> None:
     async def draw(pathname: str, search: str, tick: Any, drawn: Any) -> Any:
         text = text_of_request(ctx.headers.get("accept-language", ""), ctx.cookies)
         use_zone(ctx.cookies.get(ZONE_COOKIE, ""))
+        use_view(ctx.headers.get(HEADER, ""))
         return await asyncio.to_thread(_draw, store, settings, text, pathname or "/", search or "", drawn)
 
     @dash.callback(  # type: ignore[untyped-decorator]
@@ -66,6 +69,7 @@ def add_router(dash: Any, store: Store, settings: ServerSettings) -> None:
     async def draw_later(spec: dict[str, str], place: dict[str, str]) -> Any:
         text = text_of_request(ctx.headers.get("accept-language", ""), ctx.cookies)
         use_zone(ctx.cookies.get(ZONE_COOKIE, ""))
+        use_view(ctx.headers.get(HEADER, ""))
         return await asyncio.to_thread(_later, store, text, place["name"], spec)
 
     for name, arguments, lazy in _clientside():
@@ -98,12 +102,14 @@ def _draw(
             )
         return (*frame, fresh, body)
     except TailtraceError as error:
-        reason = str(error)
+        stopped = was_stopped(error)
+        title, reason = ("stopped.title", text("stopped.body")) if stopped else ("failed.title", str(error))
     except Exception:
         # Dash answers 500 and says nothing; the reader gets a page and the log gets the reason.
         _log.exception("page %s could not be drawn", pathname)
-        reason = text("failed.unexpected")
-    failed = html.Div([html.H1(text("failed.title")), html.P(reason)], className="tt-notice", role="alert")
+        title, reason = "failed.title", text("failed.unexpected")
+    again = html.Button(text("failed.again"), className="tt-button", **data(again="1"))
+    failed = html.Div([html.H1(text(title)), html.P(reason), again], className="tt-notice", role="alert")
     ranged = range_controls(text, address) if page.ranged else None
     return sidebar(text, address, page.key), ranged, None, None, fresh, failed
 
@@ -111,12 +117,17 @@ def _draw(
 def _later(store: Store, text: Text, name: str, spec: dict[str, str]) -> Any:
     """A part of a page; what fails there leaves the rest as it is."""
     try:
-        return LATER[name](store, text, spec)
+        return PARTS[name](store, text, spec)
     except TailtraceError as error:
         return html.P(str(error), className="tt-muted")
     except Exception:
-        _log.exception("%s of request %s could not be drawn", name, spec.get("trace"))
+        _log.exception("%s of %s could not be drawn", name, spec)
         return html.P(text("failed.unexpected"), className="tt-muted")
+
+
+def _skeleton() -> Any:
+    """What stands there until the first answer: the shape of a page."""
+    return html.Div([html.I() for _ in range(4)], className="tt-skeleton", **aria(hidden="true"))
 
 
 def _layout() -> Any:
@@ -140,7 +151,7 @@ def _layout() -> Any:
                                 className="tt-header",
                             ),
                             html.Main(
-                                [html.Div(id="controls"), html.Div(id="body")],
+                                [html.Div(id="controls"), html.Div(_skeleton(), id="body")],
                                 id="main",
                                 className="tt-main",
                                 tabIndex=-1,

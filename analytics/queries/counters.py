@@ -108,8 +108,8 @@ def gpu_lanes(store: Store, gpus: Sequence[str], since_ns: int, until_ns: int, s
         lines = {name: points for (*key, name), points in readings.items() if tuple(key) == kind}
         if rate:
             per_second = 1e-9 if unit == "1" else 1.0  # a throttle counter is ns: its rate is a share of time
-            lines = {name: _rates(points, per_second) for name, points in lines.items()}
-        made = _lane(lane, unit, lines)
+            lines = {name: rates_of(points, per_second) for name, points in lines.items()}
+        made = lane_of(lane, unit, lines)
         if made.lines:
             lanes.append(made)
     said = {row["metric"].split("/")[0]: row["reason"] for row in store.query(_ABSENT, values, role="ui")}
@@ -137,11 +137,12 @@ def step_lanes(
         for lane in ("prefill", "decode"):
             lines["tokens"][f"{name} {lane}".strip()].append((at, row[lane] * 1e9 / max(1, step_ns)))
     units = {"running": "", "waiting": "", "kv_usage": "1", "tokens": "/s", "step_time": "s"}
-    lanes = [_lane(lane, unit, lines[lane]) for lane, unit in units.items() if lines[lane]]
+    lanes = [lane_of(lane, unit, lines[lane]) for lane, unit in units.items() if lines[lane]]
     return Lanes(str(since_ns), str(until_ns), lanes, {})
 
 
-def _lane(lane: str, unit: str, lines: dict[str, list[tuple[int, float]]]) -> Lane:
+def lane_of(lane: str, unit: str, lines: dict[str, list[tuple[int, float]]]) -> Lane:
+    """Points (Unix ns, value) of named lines as a lane."""
     kept = sorted(lines)[:MOST_LINES]
     ages = sorted(
         later[0] - earlier[0] for name in kept for earlier, later in zip(lines[name], lines[name][1:], strict=False)
@@ -150,7 +151,7 @@ def _lane(lane: str, unit: str, lines: dict[str, list[tuple[int, float]]]) -> La
     return Lane(lane, unit, ages[len(ages) // 2] if ages else None, made, len(lines) - len(kept))
 
 
-def _rates(points: Iterable[tuple[int, float]], scale: float) -> list[tuple[int, float]]:
+def rates_of(points: Iterable[tuple[int, float]], scale: float) -> list[tuple[int, float]]:
     """Differences over time; a counter that went back began anew."""
     found = []
     before: tuple[int, float] | None = None

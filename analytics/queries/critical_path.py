@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
+
+from tailtrace import stages
+from tailtrace.analytics.attribution import attribute
+from tailtrace.analytics.queries.trace_columns import TraceColumns
+
+STAGE_NAMES: Final = (*stages.NAMES, stages.UNEXPLAINED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,35 +39,79 @@ class Interval:
     duration_ns: int
 
 
-def longest(path: Sequence[Any], limit: int) -> Sequence[Any]:
-    """At most `limit` of the judge's segments: the longest, in time order."""
+def entry_of(columns: TraceColumns, ids: Sequence[str], span_id: str | None) -> int | None:
+    """The judge's number of the entry span that was asked for, else of the root, else of the first; None where nothing
+    was judged.
+    """
+    judged = columns.judged
+    entries = [int(entry) for entry in judged.entries]
+    if not entries:
+        return None
+    roots: list[bool] = judged.rows["IsRoot"].to_pylist()
+    begin = columns.batch.starts
+
+    def rank(at: int) -> tuple[bool, bool, int]:
+        return ids[int(columns.batch.row[entries[at]])] != span_id, not roots[at], int(begin[entries[at]])
+
+    return entries[min(range(len(entries)), key=rank)]
+
+
+def path_of(columns: TraceColumns, entry: int) -> list[list[int]]:
+    """The path of an entry as [the judge's span, stage number, start, end, derived], in time order."""
+    path: list[list[int]] = attribute.segments(entry, columns.judged.spans, columns.judged.forest).tolist()
+    return path
+
+
+def longest(path: Sequence[Sequence[int]], limit: int) -> Sequence[Sequence[int]]:
+    """At most `limit` stretches of a path: the longest, in time order."""
     if len(path) <= limit:
         return path
-    chosen = sorted(range(len(path)), key=lambda at: path[at].start_unix_ns - path[at].end_unix_ns)[:limit]
+    chosen = sorted(range(len(path)), key=lambda at: path[at][2] - path[at][3])[:limit]
     return [path[at] for at in sorted(chosen)]
 
 
-def segments(path: Iterable[Any]) -> list[Segment]:
-    """From the judge's segments."""
-    return [
-        Segment(
-            one.span_id,
-            one.stage,
-            one.service,
-            one.name,
-            one.edge,
-            str(int(one.start_unix_ns)),
-            int(one.end_unix_ns) - int(one.start_unix_ns),
-            bool(one.derived),
-        )
-        for one in path
-    ]
-
-
-def intervals(derived: Iterable[Any]) -> list[Interval]:
-    """From the judge's derived intervals (span id, stage, start, end)."""
+def segments(columns: TraceColumns, ids: Sequence[str], path: Sequence[Sequence[int]]) -> list[Segment]:
+    """A path, as `path_of` has it, in words."""
+    batch, remote = columns.batch, columns.judged.forest.remote
+    services, names = batch.service_texts.to_pylist(), batch.name_texts.to_pylist()
+    network = stages.INDEX["network"]
     made = []
-    for one in derived:
-        start, end = int(one.start_unix_ns), int(one.end_unix_ns)
-        made.append(Interval(one.span_id, one.stage, str(start), end - start))
+    for span, stage, start, end, derived in path:
+        own = services[batch.services[span]]
+        callee = remote[span] if stage == network else -1
+        edge = f"{own}->{services[callee]}" if callee >= 0 else ""
+        made.append(
+            Segment(ids[int(batch.row[span])], STAGE_NAMES[stage], own, names[batch.names[span]], edge, str(start),
+                    end - start, bool(derived))
+        )  # fmt: skip
     return made
+
+
+def derived_of(columns: TraceColumns) -> list[tuple[int, int, int, int]]:
+    """Stage intervals made from attributes, as (span, stage, start, end), of stages without a measured span in the
+    request they belong to; every request of the trace, each interval once.
+    """
+    judged = columns.judged
+    forest, calls, batch = judged.forest, judged.calls, columns.batch
+    found: dict[tuple[int, int, int, int], None] = {}
+    for entry in judged.entries.tolist():
+        lo = int(forest.place[entry])
+        below = forest.order[lo : lo + int(forest.size[entry])]
+        measured = set(np.unique(batch.stages[below[1:]]).tolist())
+        for span in below[calls.first_derived[below] < calls.first_derived[below + 1]].tolist():
+            for d in range(int(calls.first_derived[span]), int(calls.first_derived[span + 1])):
+                stage = int(calls.derived_stage[d])
+                if stage not in measured:
+                    found[span, stage, int(calls.derived_start[d]), int(calls.derived_end[d])] = None
+    return list(found)
+
+
+def intervals(
+    columns: TraceColumns, ids: Sequence[str], derived: Sequence[tuple[int, int, int, int]]
+) -> list[Interval]:
+    """Derived intervals, as `derived_of` has them, in words."""
+    rows: Any = columns.batch.row
+    return [
+        Interval(ids[int(rows[span])], STAGE_NAMES[stage], str(start), end - start)
+        for span, stage, start, end in derived
+    ]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tailtrace.analytics.queries.counters import Lanes, gpu_lanes, step_lanes
+from tailtrace.analytics.queries.host_counters import host_lanes
 from tailtrace.analytics.queries.percentiles import percentile_of_buckets
 from tailtrace.analytics.queries.stage_shares import ROLLUP_COLUMNS
 from tailtrace.analytics.queries.trace_id import trace_id as checked
@@ -45,10 +46,14 @@ class StageAgainst:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """A gap between chunks, from the request's start."""
+    """A gap between chunks, from the request's start. `cause` is of the cause vocabulary, empty where no step of the
+    engine tells; `request_id` is whose work it was, where one did most of it.
+    """
 
     offset_ns: int
     length_ns: int
+    cause: str = ""
+    request_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +81,12 @@ class Neighbourhood:
     neighbours_total: int
     steps: Lanes
     counters: Lanes
+    hosts: Lanes
 
 
 _OWN: Final = (
-    "SELECT SpanId, Service, EngineId, GpuUuids, Stratum, toUnixTimestamp64Nano(Start) AS start,"
+    "SELECT SpanId, Service, EngineId, HostId, RequestId, EngineRequestId, GpuUuids, Stratum,"
+    " toUnixTimestamp64Nano(Start) AS start,"
     " DurationNs AS duration,"
     " TtftNs AS ttft, LastTokenNs AS last, OutputTokens AS output, Gaps AS gaps, Stalls AS stalls, "
     + ", ".join(ROLLUP_COLUMNS)
@@ -103,6 +110,17 @@ _NEIGHBOURS: Final = (
     " AND Start <= fromUnixTimestamp64Nano({until:Int64}, 'UTC')"
     " GROUP BY TraceId LIMIT 2000"
 )
+
+_EXPLAINS: Final = 0.5  # of a stall, so that the steps in it count as its cause
+_STALL_STEPS: Final = """
+SELECT toUnixTimestamp64Nano(Time) AS at, DurationNs AS ns, PrefillTokens AS prefill, PrefillRequests AS who,
+  PrefillRequestTokens AS tokens, Preempted AS preempted
+FROM engine_steps WHERE EngineId = {engine:String}
+  AND Time >= fromUnixTimestamp64Nano({since:Int64}, 'UTC') - INTERVAL 5 SECOND
+  AND Time <= fromUnixTimestamp64Nano({until:Int64}, 'UTC')
+  AND (length(Preempted) > 0 OR PrefillTokens > 0)
+ORDER BY at LIMIT 20000
+"""
 
 
 def neighbourhood(store: Store, trace_id: str, *, span_id: str = "") -> Neighbourhood:
@@ -137,7 +155,7 @@ def neighbourhood(store: Store, trace_id: str, *, span_id: str = "") -> Neighbou
         output_tokens=_optional(own["output"]),
         gaps=[(round(1.02 ** int(k)), int(count)) for k, count in _pairs(own["gaps"])],
         gap_percentiles_ns=_gap_percentiles(own["gaps"]),
-        stalls=[Stall(int(offset), int(length)) for offset, length in _pairs(own["stalls"])],
+        stalls=_stalls(store, own, start),
         like=n,
         rank=int(like["faster"]) / n if enough else None,
         median_ns=int(like["median"]) if enough else None,
@@ -150,6 +168,7 @@ def neighbourhood(store: Store, trace_id: str, *, span_id: str = "") -> Neighbou
         neighbours_total=len(found),
         steps=step_lanes(store, *around, engine=own["EngineId"]) if own["EngineId"] else empty,
         counters=gpu_lanes(store, gpus, *around) if gpus else empty,
+        hosts=host_lanes(store, [own["HostId"]], *around) if own["HostId"] else empty,
     )
 
 
@@ -168,6 +187,43 @@ def _neighbours(store: Store, own: dict[str, Any], trace: str, start: int, end: 
                 )
             )  # fmt: skip
     return sorted(found, key=lambda one: (-one.overlap_ns, one.trace_id))
+
+
+def _stalls(store: Store, own: dict[str, Any], start: int) -> list[Stall]:
+    """The stalls with what the engine did meanwhile: it preempted this request, or worked on others' prompts."""
+    stalls = [Stall(int(offset), int(length)) for offset, length in _pairs(own["stalls"])]
+    if not stalls or not own["EngineId"]:
+        return stalls
+    values = {
+        "engine": own["EngineId"],
+        "since": start + min(one.offset_ns for one in stalls),
+        "until": start + max(one.offset_ns + one.length_ns for one in stalls),
+    }
+    steps = store.query(_STALL_STEPS, values, role="ui")
+    ids = {own["RequestId"], own["EngineRequestId"]} - {""}
+    return [_stall(one, start, steps, ids) for one in stalls]
+
+
+def _stall(stall: Stall, start: int, steps: list[dict[str, Any]], ids: set[str]) -> Stall:
+    begin = start + stall.offset_ns
+    inside = [
+        (min(begin + stall.length_ns, int(step["at"]) + int(step["ns"])) - max(begin, int(step["at"])), step)
+        for step in steps
+    ]
+    inside = [(overlap, step) for overlap, step in inside if overlap > 0]
+    if any(ids & set(step["preempted"]) for _, step in inside):
+        return replace(stall, cause="preemption")
+    filling = [
+        (overlap, step) for overlap, step in inside if int(step["prefill"] or 0) > 0 and not ids & set(step["who"])
+    ]
+    if sum(overlap for overlap, _ in filling) < _EXPLAINS * stall.length_ns:
+        return stall
+    tokens: dict[str, int] = {}
+    for _, step in filling:
+        for who, n in zip(step["who"], step["tokens"], strict=False):
+            tokens[who] = tokens.get(who, 0) + int(n)
+    most = max(tokens, key=lambda who: tokens[who], default="")
+    return replace(stall, cause="prefill_interference", request_id=most)
 
 
 def _gap_percentiles(text: str) -> tuple[int | None, int | None]:

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tailtrace.analytics.judge import judge_spans
-from tailtrace.analytics.queries.critical_path import Interval, Segment, intervals, longest, segments
+from tailtrace.analytics.queries.critical_path import (
+    Interval,
+    Segment,
+    derived_of,
+    entry_of,
+    intervals,
+    longest,
+    path_of,
+    segments,
+)
 from tailtrace.analytics.queries.request_head import StageLine, request_head
 from tailtrace.analytics.queries.request_row import RequestRow
+from tailtrace.analytics.queries.trace_columns import trace_columns
 from tailtrace.analytics.queries.trace_spans import SpanRow, span_rows
 from tailtrace.analytics.queries.verdicts import RequestVerdict, request_verdict
-from tailtrace.analytics.trace import read_trace
 from tailtrace.ingest.store import Store
 from tailtrace.stages import BY_NAME, UNEXPLAINED
 
@@ -46,20 +54,21 @@ def get_request(
     """Everything about a trace. Raises Rejected for a malformed id, NotFound when nothing is stored under it."""
     head = request_head(store, trace_id, span_id=span_id)
     first = head.requests[0]
-    stored = read_trace(store, head.trace_id)
-    judged = judge_spans(stored)
-    own = next((one for one in judged if one.row["SpanId"] == first.span_id), judged[0] if judged else None)
-    spans = span_rows(stored)
+    columns = trace_columns(store, head.trace_id)
+    ids = columns.texts("Id") if columns else []
+    entry = entry_of(columns, ids, first.span_id) if columns else None
+    path = path_of(columns, entry) if columns and entry is not None else []
+    spans = span_rows(columns, max_spans) if columns else []
     return RequestDetail(
         trace_id=head.trace_id,
         requests=head.requests,
         stage_table=head.stage_table,
-        critical_path=segments(longest(own.segments, max_spans)) if own else [],
-        critical_path_total=len(own.segments) if own else 0,
-        derived=[one for each in judged for one in intervals(each.derived)],
-        spans=spans[:max_spans],
-        spans_total=len(spans),
-        spans_shown=min(len(spans), max_spans),
+        critical_path=segments(columns, ids, longest(path, max_spans)) if columns else [],
+        critical_path_total=len(path),
+        derived=intervals(columns, ids, derived_of(columns)) if columns else [],
+        spans=spans,
+        spans_total=len(ids),
+        spans_shown=len(spans),
         stored=head.stored,
         simulated=first.simulated or any(span.simulated for span in spans),
         conditions=head.conditions,

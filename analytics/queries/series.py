@@ -40,6 +40,7 @@ class Series:
     failed_per_second: list[float]
     percentiles: list[list[Percentile]]
     ttft_percentiles: list[list[Percentile]]
+    tpot_percentiles: list[list[Percentile]]
     stages: list[StageSeries]
 
 
@@ -56,7 +57,7 @@ _COUNTS: Final = (
 )
 _BUCKETS: Final = (
     f"SELECT {_STEP} AS i, Metric, K, sum(N) AS n FROM {{table}} {_WHERE}"
-    " AND Metric IN ({metric:String}, 'ttft') AND has({outcomes:Array(String)}, Outcome)"
+    " AND Metric IN ({metric:String}, 'ttft', 'tpot') AND has({outcomes:Array(String)}, Outcome)"
     " GROUP BY i, Metric, K HAVING n > 0 ORDER BY i, Metric, K"
 )
 _STAGES: Final = (
@@ -114,6 +115,7 @@ def series(
         failed_per_second=failed,
         percentiles=percentiles(metric),
         ttft_percentiles=percentiles("ttft"),
+        tpot_percentiles=percentiles("tpot"),
         stages=_stage_series(stages, count),
     )
 

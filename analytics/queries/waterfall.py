@@ -10,8 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tailtrace import stages
-from tailtrace.analytics.attribution.attribute import segments
+from tailtrace.analytics.queries.critical_path import STAGE_NAMES, derived_of, entry_of, path_of
 from tailtrace.analytics.queries.trace_columns import TraceColumns, trace_columns
 from tailtrace.analytics.queries.trace_id import trace_id as checked
 from tailtrace.analytics.queries.trace_tree import keep, sizes_below, trace_tree
@@ -19,7 +18,6 @@ from tailtrace.errors import NotFound
 from tailtrace.ingest.store import Store
 
 MAX_ROWS: Final = 20_000
-_STAGES: Final = (*stages.NAMES, stages.UNEXPLAINED)
 
 
 class _Words:
@@ -83,9 +81,9 @@ def waterfall(store: Store, trace_id: str, *, span_id: str | None = None, max_ro
             f"no spans are stored under trace id {trace}: it was never received, or retention has removed them"
         )
     ids = columns.texts("Id")
-    entry = _entry(columns, ids, span_id)
-    path = segments(entry, columns.judged.spans, columns.judged.forest).tolist() if entry is not None else []
-    derived = _derived(columns)
+    entry = entry_of(columns, ids, span_id)
+    path = path_of(columns, entry) if entry is not None else []
+    derived = derived_of(columns)
     tree = trace_tree(ids, columns.texts("Parent"))
     lengths = columns.numbers("DurationNs")
     rows = columns.batch.row
@@ -118,49 +116,15 @@ def waterfall(store: Store, trace_id: str, *, span_id: str | None = None, max_ro
         flags=_flags(columns, order, [tree.orphans[position] for position in kept]),
         path_start=path[0][2] - begin if path else 0,
         path=[
-            [position_of.get(int(rows[span]), -1), words.number(_STAGES[stage]), end - start, int(derived_part)]
+            [position_of.get(int(rows[span]), -1), words.number(STAGE_NAMES[stage]), end - start, int(derived_part)]
             for span, stage, start, end, derived_part in path
         ],
         derived=[
-            [position_of[int(rows[span])], words.number(_STAGES[stage]), start - begin, end - start]
+            [position_of[int(rows[span])], words.number(STAGE_NAMES[stage]), start - begin, end - start]
             for span, stage, start, end in derived
             if int(rows[span]) in position_of
         ],
     )
-
-
-def _entry(columns: TraceColumns, ids: Sequence[str], span_id: str | None) -> int | None:
-    """The judge's number of the entry span that was asked for, else of the root, else of the first."""
-    judged = columns.judged
-    entries = [int(entry) for entry in judged.entries]
-    if not entries:
-        return None
-    roots: list[bool] = judged.rows["IsRoot"].to_pylist()
-    begin = columns.batch.starts
-
-    def rank(at: int) -> tuple[bool, bool, int]:
-        return ids[int(columns.batch.row[entries[at]])] != span_id, not roots[at], int(begin[entries[at]])
-
-    return entries[min(range(len(entries)), key=rank)]
-
-
-def _derived(columns: TraceColumns) -> list[tuple[int, int, int, int]]:
-    """Stage intervals made from attributes, as (span, stage, start, end), of stages without a measured span in the
-    request they belong to; every request of the trace.
-    """
-    judged = columns.judged
-    forest, calls, batch = judged.forest, judged.calls, columns.batch
-    found: dict[tuple[int, int, int, int], None] = {}
-    for entry in judged.entries.tolist():
-        lo = int(forest.place[entry])
-        below = forest.order[lo : lo + int(forest.size[entry])]
-        measured = set(np.unique(batch.stages[below[1:]]).tolist())
-        for span in below[calls.first_derived[below] < calls.first_derived[below + 1]].tolist():
-            for d in range(int(calls.first_derived[span]), int(calls.first_derived[span + 1])):
-                stage = int(calls.derived_stage[d])
-                if stage not in measured:
-                    found[span, stage, int(calls.derived_start[d]), int(calls.derived_end[d])] = None
-    return list(found)
 
 
 def _kept_parents(parents: Sequence[int], kept: Sequence[int]) -> list[int]:

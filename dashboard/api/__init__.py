@@ -16,6 +16,7 @@ from tailtrace.dashboard.api.requests import add_requests
 from tailtrace.dashboard.api.services import add_services
 from tailtrace.dashboard.api.sql import add_sql
 from tailtrace.dashboard.api.verdicts import add_verdicts
+from tailtrace.dashboard.api.views import add_views
 from tailtrace.ingest.settings import ServerSettings
 from tailtrace.ingest.store import Store
 
@@ -34,6 +35,7 @@ def add_api(
     add_alerts(router, store, settings)
     add_sql(router, store)
     add_verdicts(router, store)
+    add_views(router, store)
     server.include_router(router)
 
     @server.api_route("/api", methods=["GET", "POST", "PUT", "PATCH", "DELETE"], include_in_schema=False)

@@ -14,6 +14,7 @@ from tailtrace.analytics.queries.export import MAX_ROWS, csv_lines, json_lines
 from tailtrace.analytics.queries.facets import facets
 from tailtrace.analytics.queries.heatmap import heatmap
 from tailtrace.analytics.queries.neighbourhood import neighbourhood
+from tailtrace.analytics.queries.trace_logs import trace_logs
 from tailtrace.analytics.queries.window import newest_ns, parse_span, parse_time, resolve_window
 from tailtrace.dashboard.api.params import Tristate, tristate
 from tailtrace.errors import NotFound
@@ -127,6 +128,10 @@ def add_requests(router: APIRouter, store: Store) -> None:
     @router.get("/requests/{trace_id}/neighbourhood")
     def around(trace_id: str, span_id: str = "") -> Response:
         return _json(neighbourhood(store, trace_id, span_id=span_id))
+
+    @router.get("/requests/{trace_id}/logs")
+    def logs(trace_id: str, span_id: str | None = None) -> Response:
+        return _json(trace_logs(store, trace_id, span_id=span_id))
 
     @router.get("/requests/{trace_id}/spans/{span_id}")
     def span(trace_id: str, span_id: str) -> Response:

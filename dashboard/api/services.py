@@ -8,7 +8,9 @@ from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
 from tailtrace.analytics.queries import freshness, overview, resolve_window, series, services, to_json
+from tailtrace.analytics.queries.movers import movers
 from tailtrace.analytics.queries.service_map import service_map
+from tailtrace.analytics.queries.window import parse_span
 from tailtrace.dashboard.api.params import Tristate, tristate
 from tailtrace.errors import NotFound
 from tailtrace.ingest.store import Store
@@ -17,8 +19,8 @@ Text = Annotated[str | None, Query(max_length=200)]
 
 
 def add_services(router: APIRouter, store: Store) -> None:
-    """GET /services, /overview, /series, /service-map, /freshness. A range is `since` and `until`, or `range` back from
-    the newest data.
+    """GET /services, /overview, /movers, /series, /service-map, /freshness. A range is `since` and `until`, or `range`
+    back from the newest data.
     """
 
     @router.get("/services")
@@ -32,6 +34,15 @@ def add_services(router: APIRouter, store: Store) -> None:
     ) -> Response:
         window = resolve_window(store, since=since, until=until, span=range)
         return _json(overview(store, window, is_root=tristate(is_root), service=service))
+
+    @router.get("/movers")
+    def moved(
+        since: Text = None, until: Text = None, range: Text = None, back: Text = None, is_root: Tristate = "true"
+    ) -> Response:
+        window = resolve_window(store, since=since, until=until, span=range)
+        if window is None:
+            raise NotFound("nothing is stored yet")
+        return _json(movers(store, window, back_ns=parse_span(back or "1d"), is_root=tristate(is_root)))
 
     @router.get("/series")
     def over_time(

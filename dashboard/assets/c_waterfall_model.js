@@ -15,6 +15,8 @@
       this.parents = this._parents();
       this.pathOf = this._segmentsBy(this.path);
       this.derivedOf = this._segmentsBy(data.derived);
+      this.corrected = false;
+      this._outside();
       this.openGroups = new Set();
       this.groups = this._groups();
       this.visible = [];
@@ -31,6 +33,38 @@
         line.push(index);
       });
       return parents;
+    }
+
+    // Spans that reach beyond their parent count only inside it; one that starts before a parent of another service has another
+    // clock. `shifts` would put those into their parents, as a way to draw: no stored time is changed.
+    _outside() {
+      const { starts, durations, services } = this.data;
+      this.shifts = new Float64Array(this.count);
+      this.clipped = new Map();
+      this.skewed = 0;
+      for (let index = 0; index < this.count; index++) {
+        const parent = this.parents[index];
+        if (parent < 0) continue;
+        const from = starts[parent], to = from + durations[parent], end = starts[index] + durations[index];
+        const early = starts[index] < from;
+        if (early || (end > to && starts[index] < to)) this.clipped.set(index, [from, to]);
+        this.shifts[index] = this.shifts[parent];
+        if (!early || services[index] === services[parent]) continue;
+        this.skewed += 1;
+        this.shifts[index] += from - starts[index] + Math.max(0, durations[parent] - durations[index]) / 2;
+      }
+    }
+
+    shift(index) {
+      return this.corrected && index >= 0 ? this.shifts[index] : 0;
+    }
+
+    start(index) {
+      return this.data.starts[index] + this.shift(index);
+    }
+
+    orphans() {
+      return this.data.flags.reduce((sum, flags) => sum + ((flags >> 1) & 1), 0);
     }
 
     // [row, stage word, start, duration, derived]: the segments follow each other, so starts are sums.

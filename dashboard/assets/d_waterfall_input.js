@@ -76,7 +76,7 @@
     const thick = Math.max(1, Math.min(4, lane / model.count));
     for (let index = 0; index < model.count; index++) {
       pen.fillStyle = colour(model.stage(index));
-      pen.fillRect(data.starts[index] * scale, (lane * index) / model.count, Math.max(0.5, data.durations[index] * scale), thick);
+      pen.fillRect(model.start(index) * scale, (lane * index) / model.count, Math.max(0.5, data.durations[index] * scale), thick);
     }
     pen.globalAlpha = 1;
     for (const segment of model.path) {

@@ -34,6 +34,7 @@
         if (asked !== this.asked) return;
         if (!answer.ok) throw new Error(span.error.message);
         this._details(span, model);
+        this._logs(await (await fetch("/api/v1/requests/" + this.spec.trace + "/logs?span_id=" + id)).json(), model, asked);
       } catch (error) {
         if (asked === this.asked) this.place.append(tt.make("p", { class: "tt-bad" }, String(error.message || error)));
       }
@@ -46,7 +47,7 @@
       const facts = [
         [words.duration, tt.duration(model.data.durations[index])],
         [words.self, spent ? tt.duration(spent) : "–"],
-        [words.offset, tt.duration(model.data.starts[index])],
+        [words.offset, tt.duration(model.start(index))],
       ];
       this.place.replaceChildren(
         tt.make(
@@ -58,6 +59,21 @@
         tt.make("dl", { class: "tt-facts" }, ...facts.map(([key, value]) => tt.make("div", {}, tt.make("dt", {}, key), tt.make("dd", {}, value)))),
       );
       this._intervals(model, index);
+    }
+
+    // What was logged while the span ran, in time order, above the resource.
+    _logs(found, model, asked) {
+      if (asked !== this.asked || !found.logs || !found.logs.length) return;
+      const words = this.spec.words;
+      const first = BigInt(model.data.start_unix_ns);
+      const line = (one) =>
+        tt.make(
+          "div", { class: "tt-log" + (one.severity_number >= 17 ? " is-bad" : one.severity_number >= 13 ? " is-warn" : "") },
+          tt.make("span", { class: "tt-muted" }, "+" + tt.duration(Number(BigInt(one.time_unix_ns) - first)) + " " + (one.severity || "")),
+          tt.make("pre", {}, one.body),
+        );
+      const shown = tt.words(words.logs_shown, { shown: found.shown, total: found.total });
+      this.place.querySelector(".tt-facts").after(tt.make("section", { class: "tt-logs" }, tt.make("h3", {}, words.logs + " · " + shown), ...found.logs.map(line)));
     }
 
     _intervals(model, index) {

@@ -34,6 +34,7 @@
         "div", { class: "tt-toolbar" }, this.find, this.matches, this.pathButton,
         button("fold", () => this.act(() => this.model.foldAll(1))), button("unfold", () => this.act(() => this.model.foldAll(0))),
         button("fit", () => this.zoom(0, data.duration_ns)), button("help", () => (this.keys.hidden = !this.keys.hidden)),
+        ...this._findings(words),
         tt.make("span", { class: "tt-caption tt-shown" }, shown),
       );
       this.map = tt.make("canvas", { class: "tt-minimap", height: 44, "aria-hidden": "true" });
@@ -62,6 +63,25 @@
       this.keyed = tt.waterfallKeys(this);
     }
 
+    // What is odd about the trace: spans whose parent never came, clocks that differ; the latter can be put right in the view.
+    _findings(words) {
+      const found = [];
+      const orphans = this.model.orphans();
+      if (orphans) found.push(tt.make("span", { class: "tt-skew" }, "⤒ " + tt.words(words.orphans, { n: orphans.toLocaleString("en") })));
+      if (this.model.skewed) {
+        this.skewButton = tt.make("button", { class: "tt-button is-small", "aria-pressed": "false", title: words.skew_hint, onclick: () => this.correct(!this.model.corrected) }, words.skew_fix);
+        found.push(tt.make("span", { class: "tt-skew" }, "⚠ " + tt.words(words.skew, { n: this.model.skewed.toLocaleString("en") }), this.skewButton));
+      }
+      return found;
+    }
+
+    correct(on) {
+      this.model.corrected = on;
+      this.skewButton.setAttribute("aria-pressed", String(on));
+      tt.remember({ clocks: on ? "corrected" : null });
+      this.draw();
+    }
+
     stop() {
       this.resize.disconnect();
       this.theme.disconnect();
@@ -73,6 +93,8 @@
       const address = new URLSearchParams(window.location.search);
       const zoom = (address.get("zoom") || "").split("-").map(Number);
       if (zoom.length === 2 && zoom.every(Number.isFinite) && zoom[1] > zoom[0]) this.window = zoom;
+      if (address.get("dim") === "1") this.togglePath();
+      if (address.get("clocks") === "corrected" && this.skewButton) this.correct(true);
       const index = this.model.indexOf.get((address.get("span") || "").toLowerCase());
       if (index !== undefined) requestAnimationFrame(() => this.select(index));
     }
@@ -156,6 +178,7 @@
         extra,
         flags & 1 ? tt.make("b", { class: "tt-mark is-bad", title: this.spec.words.error }, "!") : null,
         flags & 2 ? tt.make("b", { class: "tt-mark", title: this.spec.words.orphan }, "⤒") : null,
+        model.clipped.has(index) && !row.group ? tt.make("b", { class: "tt-mark", title: this.spec.words.clipped }, "⇹") : null,
         tt.make("small", { class: "tt-service-name" }, model.service(index)),
       );
     }
@@ -165,7 +188,7 @@
       const { data } = model;
       if (row.group) return [this.groupBar(row)];
       const index = row.index;
-      const start = data.starts[index];
+      const start = model.start(index);
       const length = data.durations[index];
       const left = this.position(start);
       const width = this.position(start + length) - left;
@@ -174,7 +197,7 @@
       const label = tt.duration(length);
       const colour = tt.stageColour(stage);
       const bar = tt.make("div", { class: "tt-span" + (stage ? "" : " is-unstaged"), style: `left:${left}%;width:${width}%;background:${colour}`, title: `${model.name(index)} ${label}` });
-      const nodes = [bar];
+      const nodes = [bar, ...this.outside(index, start, start + length)];
       for (const one of model.derivedOf.get(index) || []) nodes.push(this.piece("tt-derived", one, data.words[one[1]]));
       for (const one of model.pathOf.get(index) || []) nodes.push(this.piece("tt-critical", one, null));
       const right = Math.min(100, left + width);
@@ -183,19 +206,31 @@
       return nodes;
     }
 
+    // The parts of a bar that lie beyond its parent, and so count for nothing.
+    outside(index, start, end) {
+      const parent = this.model.clipped.get(index);
+      if (!parent) return [];
+      const own = this.model.shift(this.model.parents[index]);
+      const [from, to] = [parent[0] + own, parent[1] + own];
+      const parts = [[start, Math.min(from, end)], [Math.max(to, start), end]].filter(([a, b]) => b > a);
+      return parts.map(([a, b]) => tt.make("div", { class: "tt-outside", style: `left:${this.position(a)}%;width:${this.position(b) - this.position(a)}%` }));
+    }
+
     piece(kind, segment, stage) {
-      const left = this.position(segment[2]);
-      const width = this.position(segment[2] + segment[3]) - left;
+      const begin = segment[2] + this.model.shift(segment[0]);
+      const left = this.position(begin);
+      const width = this.position(begin + segment[3]) - left;
       const title = stage ? `${this.spec.stages[stage] || stage} ${tt.duration(segment[3])}, ${this.spec.words.derived}` : null;
       return tt.make("div", { class: kind, style: `left:${left}%;width:${width}%${stage ? ";--c:" + tt.stageColour(stage) : ""}`, title });
     }
 
     groupBar(row) {
-      const { starts, durations } = this.model.data;
+      const { durations } = this.model.data;
       let from = Infinity, to = 0;
       for (const index of row.group) {
-        from = Math.min(from, starts[index]);
-        to = Math.max(to, starts[index] + durations[index]);
+        const start = this.model.start(index);
+        from = Math.min(from, start);
+        to = Math.max(to, start + durations[index]);
       }
       const left = this.position(from);
       return tt.make("div", { class: "tt-span is-group", style: `left:${left}%;width:${this.position(to) - left}%;--c:${tt.stageColour(this.model.stage(row.index))}` });
@@ -290,6 +325,7 @@
     togglePath() {
       this.pathOnly = !this.pathOnly;
       this.pathButton.setAttribute("aria-pressed", String(this.pathOnly));
+      tt.remember({ dim: this.pathOnly ? "1" : null });
       this.drawRows();
     }
   }

@@ -2,6 +2,7 @@
 (function (tt) {
   "use strict";
   document.addEventListener("click", async function (event) {
+    if (event.target.closest("[data-again]")) return window.dash_clientside.set_props("tick", { data: Date.now() });
     const button = event.target.closest("button[data-post]");
     if (!button || button.disabled) return;
     button.disabled = true;

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from dash import html
 
-from tailtrace.analytics.queries.neighbourhood import Neighbour, Neighbourhood, neighbourhood
+from tailtrace.analytics.queries.neighbourhood import Neighbour, Neighbourhood, Stall, neighbourhood
 from tailtrace.analytics.queries.request_head import is_judged, request_head
 from tailtrace.analytics.queries.verdicts import RequestVerdict, request_verdict
 from tailtrace.dashboard.components.axes import axis, plain_layout
@@ -49,7 +49,7 @@ def draw_around(store: Store, text: Text, spec: dict[str, str]) -> Any:
         found = neighbourhood(store, spec["trace"], span_id=spec["entry"])
     except NotFound:
         return html.P(text("request.not_judged"), className="tt-muted")
-    lanes = [lane for lane in (*found.steps.lanes, *found.counters.lanes) if lane.lines]
+    lanes = [lane for lane in (*found.steps.lanes, *found.counters.lanes, *found.hosts.lanes) if lane.lines]
     since, until = int(found.steps.since_unix_ns), int(found.steps.until_unix_ns)
     return html.Div(
         [
@@ -103,12 +103,12 @@ def _tokens(text: Text, found: Neighbourhood) -> Any:
     parts = [
         (text("around.first"), 0, found.ttft_ns, "var(--p99)"),
         (text("around.streaming"), found.ttft_ns, last - found.ttft_ns, "var(--p50)"),
-        *((text("around.stall"), one.offset_ns, one.length_ns, "var(--p95)") for one in found.stalls),
+        *((_stall_words(text, one), one.offset_ns, one.length_ns, "var(--p95)") for one in found.stalls),
     ]
     traces: list[dict[str, Any]] = [
         {
             "type": "bar", "orientation": "h", "y": [0], "base": [begin / _S], "x": [length / _S], "name": name,
-            "marker": {"color": colour}, "width": 0.5 if name != text("around.stall") else 0.8,
+            "marker": {"color": colour}, "width": 0.8 if colour == "var(--p95)" else 0.5,
             "customdata": [f"{name}: +{duration(begin)}, {duration(length)}"],
             "hovertemplate": "%{customdata}<extra></extra>",
         }
@@ -126,8 +126,29 @@ def _tokens(text: Text, found: Neighbourhood) -> Any:
     return chart(
         "tokens", text("around.tokens"), text("around.tokens.hint"), {"data": traces, "layout": layout},
         html.Div([html.Span([name, " ", html.B(value)]) for name, value in facts], className="tt-facts-inline"),
-        _gaps(text, found), height=86,
+        _gaps(text, found), _causes(text, found), height=86,
     )  # fmt: skip
+
+
+def _stall_words(text: Text, one: Stall) -> str:
+    return f"{text('around.stall')}: {text.cause(one.cause)}" if one.cause else text("around.stall")
+
+
+def _causes(text: Text, found: Neighbourhood) -> Any:
+    """The stalls, longest first, with what the engine did meanwhile."""
+    if not found.stalls:
+        return None
+    number = "is-number"
+    heads = [(text("around.at"), number), (text("around.length"), number), (text("gpus.cause"), "")]
+    rows = [
+        [
+            "+" + duration(one.offset_ns), duration(one.length_ns),
+            [text.cause(one.cause) if one.cause else text("around.no_cause"),
+             html.Span([" · ", one.request_id], className="tt-muted") if one.request_id else None],
+        ]
+        for one in sorted(found.stalls, key=lambda one: -one.length_ns)
+    ]  # fmt: skip
+    return table(heads, rows)
 
 
 def _gaps(text: Text, found: Neighbourhood) -> Any:
@@ -155,6 +176,3 @@ def _neighbours(text: Text, found: Neighbourhood) -> Any:
     shown = text("showing", shown=count(min(_SHOWN, len(found.neighbours))), total=count(found.neighbours_total))
     return panel(text("around.neighbours"), f"{found.engine_id.split('/', 1)[-1]} · {shown}",
                  table(heads, [row(one) for one in found.neighbours[:_SHOWN]]))  # fmt: skip
-
-
-LATER: Final = {"verdict": draw_verdict, "around": draw_around}

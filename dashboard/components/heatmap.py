@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 from dash import html
 
 from tailtrace.analytics.queries.heatmap import Heatmap
+from tailtrace.analytics.queries.recorded import RecordedMarker
 from tailtrace.dashboard.components.axes import base_layout, decades
 from tailtrace.dashboard.components.figures import chart, percentile_key, percentile_lines
+from tailtrace.dashboard.components.markers import mark
 from tailtrace.dashboard.format import clock, count, duration, iso
 from tailtrace.dashboard.text import Text
 
@@ -21,7 +24,9 @@ _SCALE: Final = [
 _NS_A_MS: Final = 1e6
 
 
-def heatmap_panel(text: Text, data: Heatmap, box: tuple[int, int, int, int] | None = None) -> Any:
+def heatmap_panel(
+    text: Text, data: Heatmap, box: tuple[int, int, int, int] | None = None, deploys: Sequence[RecordedMarker] = ()
+) -> Any:
     """The panel; a drag marks a box (see assets/b_callbacks.js), a click opens the slowest request of a cell."""
     caption = html.Span(
         [percentile_key(), html.Span(text("heatmap.hint"), className="tt-caption")], className="tt-row-of"
@@ -35,6 +40,7 @@ def heatmap_panel(text: Text, data: Heatmap, box: tuple[int, int, int, int] | No
                 "line": {"color": "var(--fg)", "width": 1.5, "dash": "dot"}, "fillcolor": "rgba(128,128,128,0.12)",
             }
         ]  # fmt: skip
+    mark(figure, text, deploys)
     return chart("heatmap", text("heatmap.title"), caption, figure, wide=True, height=230)
 
 

@@ -10,11 +10,11 @@ from tailtrace.dashboard.components.attributes import aria
 from tailtrace.dashboard.text import Text
 
 
-def later(text: Text, name: str, trace_id: str, entry_span_id: str) -> Any:
-    """The place of the part `name` (see `around.LATER`), and what it is about."""
+def later(text: Text, name: str, **about: str) -> Any:
+    """The place of the part `name` (see `parts.PARTS`), and what it is about."""
     return html.Div(
         [
-            dcc.Store(id={"type": "later-spec", "name": name}, data={"trace": trace_id, "entry": entry_span_id}),
+            dcc.Store(id={"type": "later-spec", "name": name}, data=about),
             html.Div(
                 html.P(text("later.loading"), className="tt-muted tt-loading-later"),
                 id={"type": "later", "name": name},

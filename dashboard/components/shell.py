@@ -24,6 +24,8 @@ _NAVIGATION = (
     ("alerts", "/alerts"), ("health", "/health"), ("settings", "/settings"),
 )  # fmt: skip
 
+_SAID = ("progress", "cancel", "away", "again")
+
 
 def sidebar(text: Text, address: Address, current: str) -> list[Any]:
     """Navigation and preferences; `current` is the key of the page that is shown."""
@@ -46,6 +48,12 @@ def sidebar(text: Text, address: Address, current: str) -> list[Any]:
         link(brand, href="/", className="tt-brand"),
         html.Nav(links, className="tt-nav", **aria(label=text("nav.label"))),
         html.Div(_preferences(text), className="tt-preferences"),
+        # What assets/b_views.js says, so that its words live in the catalogue too.
+        html.Div(
+            id="words",
+            hidden=True,
+            **data(**{key: text(f"view.{key}") for key in _SAID}),
+        ),
     ]
 
 

@@ -43,6 +43,13 @@ _WORDS: Final = (
     "offset",
     "self",
     "matches",
+    "orphans",
+    "skew",
+    "skew_fix",
+    "skew_hint",
+    "clipped",
+    "logs",
+    "logs_shown",
 )
 
 

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from dash import html
 
-from tailtrace.analytics.queries.why import CauseShare, Side, Step, Why, why
+from tailtrace.analytics.queries.clues import LogPattern
+from tailtrace.analytics.queries.why import LAST_STEP, CauseShare, Side, Step, Why, why
 from tailtrace.dashboard.address import Address
 from tailtrace.dashboard.components.link import link
 from tailtrace.dashboard.components.page import notice, page_head, panel, scope_of, service_controls, table, tag
@@ -19,6 +20,7 @@ from tailtrace.ingest.settings import ServerSettings
 from tailtrace.ingest.store import Store
 
 _PATH: Final = "/diagnosis"
+_LOGS: Final = 5
 _STATES: Final = {"in": "bad", "out": "good", "no_data": "warn"}
 
 
@@ -41,7 +43,7 @@ def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, addr
             html.Div(
                 [
                     panel(text("diagnosis.steps"), text("diagnosis.steps.hint"),
-                          *[_step(text, at + 1, step) for at, step in enumerate(found.steps)]),
+                          *[_step(text, at + 1, step, _lines(found, step)) for at, step in enumerate(found.steps)]),
                     _sides(text, found),
                 ],
                 className="tt-page",
@@ -73,7 +75,21 @@ def _times(relative: float) -> str:
     return f"×{1 + relative:.1f}" if relative >= 1 else share(abs(relative))
 
 
-def _step(text: Text, rank: int, step: Step) -> Any:
+def _lines(found: Why, step: Step) -> list[LogPattern]:
+    """The log lines that belong to a step: those of the last, which is about them."""
+    return found.clues.patterns[:_LOGS] if found.clues and step.step == LAST_STEP else []
+
+
+def _log(text: Text, line: LogPattern) -> Any:
+    words = text(
+        "diagnosis.log", count=count(line.n), severity=line.severity, service=line.service, pattern=line.pattern
+    )
+    if line.trace_id is None:
+        return html.P(words, className="tt-muted")
+    return html.P(link(words, href=f"/requests/{line.trace_id}"), className="tt-muted")
+
+
+def _step(text: Text, rank: int, step: Step, lines: list[LogPattern]) -> Any:
     return html.Div(
         [
             html.Span(str(rank), className="tt-rank"),
@@ -91,6 +107,8 @@ def _step(text: Text, rank: int, step: Step) -> Any:
                         className="tt-card-head",
                     ),
                     *[_cause(text, one) for one in step.causes if abs(one.share) >= 0.01],
+                    evidence_table(text, step.evidence) if step.evidence else None,
+                    *[_log(text, line) for line in lines],
                 ]
             ),
             html.Strong(share(step.share) if step.share > 0 else ""),

@@ -11,6 +11,7 @@ from dash import html
 from tailtrace.analytics.queries import series
 from tailtrace.analytics.queries.counters import Lane, Lanes, Line, gpu_lanes, gpus_of, step_lanes
 from tailtrace.analytics.queries.gpu_idle import GpuIdle, gpu_idle
+from tailtrace.analytics.queries.host_counters import host_lanes, hosts_of
 from tailtrace.analytics.queries.series import Series
 from tailtrace.analytics.queries.together import together
 from tailtrace.dashboard.address import Address
@@ -44,14 +45,16 @@ def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, addr
         partial(gpu_lanes, store, gpus, since, until, step),
         partial(step_lanes, store, since, until, step, service=scope.service),
         partial(series, store, scope.window, scope.service, is_root=None),
+        partial(host_lanes, store, hosts_of(store, scope.service, since, until), since, until, step),
     ]
-    idle, counters, steps, latency = together(calls)
+    idle, counters, steps, latency, hosts = together(calls)
     return html.Div(
         [
             page_head(text, address, _PATH, text("nav.gpus"), scope),
             _totals(text, idle),
             ribbon_chart(text, idle) if idle.stretches else None,
             _lanes(text, latency, counters, steps, since, until),
+            _hosts(text, hosts, since, until),
             _absent(text, counters, bool(gpus)),
         ],
         className="tt-page",
@@ -86,6 +89,13 @@ def _lanes(text: Text, latency: Series, counters: Lanes, steps: Lanes, since: in
     return (
         lanes_chart(text, "lanes", text("gpus.lanes"), text("gpus.lanes.hint"), shown, since, until) if shown else None
     )
+
+
+def _hosts(text: Text, hosts: Lanes, since: int, until: int) -> Any:
+    """Event loops, threads, links of the hosts; a sentence where no sampler runs there."""
+    if not hosts.lanes:
+        return panel(text("hosts.title"), "", html.P(text("hosts.none"), className="tt-muted"))
+    return lanes_chart(text, "hosts", text("hosts.title"), text("gpus.lanes.hint"), hosts.lanes, since, until)
 
 
 def _latency(data: Series) -> Lane:

@@ -12,19 +12,23 @@ from dash import html
 
 from tailtrace.analytics.queries import Overview, Window, overview, resolve_window, series
 from tailtrace.analytics.queries.conditions import conditions
+from tailtrace.analytics.queries.movers import movers
 from tailtrace.analytics.queries.overview import ServiceOverview, StageSplit
 from tailtrace.analytics.queries.percentiles import Percentile
+from tailtrace.analytics.queries.recorded import RecordedChange, recorded_changes, recorded_markers
 from tailtrace.analytics.queries.together import together
 from tailtrace.dashboard.address import Address
 from tailtrace.dashboard.components.attributes import aria, data
 from tailtrace.dashboard.components.figures import chart, percentile_figure, percentile_key, rate_figure, shares_figure
+from tailtrace.dashboard.components.later import later
 from tailtrace.dashboard.components.link import link
+from tailtrace.dashboard.components.markers import mark
 from tailtrace.dashboard.components.marks import percentile_mark, simulated_mark
 from tailtrace.dashboard.components.page import condition_words
 from tailtrace.dashboard.components.stage_bar import legend, mini_bar
 from tailtrace.dashboard.format import count, duration, moment, rate, share
 from tailtrace.dashboard.pages.first_run import first_run
-from tailtrace.dashboard.pages.overview_words import sentence
+from tailtrace.dashboard.pages.overview_words import Trouble, sentence, troubles
 from tailtrace.dashboard.text import Text
 from tailtrace.ingest.settings import ServerSettings
 from tailtrace.ingest.store import Store
@@ -40,7 +44,12 @@ def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, addr
     window = resolve_window(store, since=address.since or None, until=address.until or None, span=address.range or None)
     if window is None:
         return first_run(text, settings)
-    figures = overview(store, window, is_root=address.is_root)
+    calls: list[Callable[[], Any]] = [
+        partial(overview, store, window, is_root=address.is_root),
+        partial(movers, store, window, is_root=address.is_root),
+        partial(recorded_changes, store, window.since_ns, window.until_ns),
+    ]
+    figures, moved, changes = together(calls)
     focus = next(
         (one for one in figures.services if one.service == address.service),
         figures.services[0] if figures.services else None,
@@ -50,12 +59,23 @@ def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, addr
     return html.Div(
         [
             _head(text, address, window, figures),
-            html.Div([sentence(text, one) for one in figures.services[:_SENTENCES]], className="tt-sentences"),
+            _sentences(text, figures, troubles(figures, moved, changes)),
             _table(text, address, figures, focus.service),
-            _charts(store, text, address, window, focus),
+            _charts(store, text, address, window, focus, changes),
+            later(text, "movers", since=str(window.since_ns), until=str(window.until_ns), root=address.root),
+            later(text, "idle", since=str(window.since_ns), until=str(window.until_ns)),
         ],
         className="tt-page",
     )
+
+
+def _sentences(text: Text, figures: Overview, trouble: dict[str, Trouble]) -> Any:
+    """Services in trouble first, then the busiest."""
+    ordered = sorted(figures.services, key=lambda one: one.service not in trouble)
+    shown = [sentence(text, one, trouble.get(one.service)) for one in ordered[:_SENTENCES]]
+    more = len(ordered) - len(shown)
+    rest = html.Span(text("overview.more", n=count(more)), className="tt-caption") if more > 0 else None
+    return html.Div([*shown, rest], className="tt-sentences")
 
 
 def _head(text: Text, address: Address, window: Window, figures: Overview) -> Any:
@@ -110,9 +130,10 @@ def _table(text: Text, address: Address, figures: Overview, focus: str) -> Any:
         ("column.cancelled", "is-number", 1),
         ("column.duration", "is-group", 3),
         ("column.ttft", "is-group", 3),
+        ("column.tpot", "is-group", 3),
         ("column.split", "is-split", 1),
     )
-    second = [html.Th(name, className="is-number") for _ in range(2) for name in ("P50", "P95", "P99")]
+    second = [html.Th(name, className="is-number") for _ in range(3) for name in ("P50", "P95", "P99")]
     top = [html.Th(text(key), className=kind, colSpan=span, rowSpan=1 if span == 3 else 2) for key, kind, span in heads]
     rows = [_row(text, address, one, one.service == focus) for one in figures.services[:_ROWS]]
     shown = {
@@ -142,7 +163,7 @@ def _table(text: Text, address: Address, figures: Overview, focus: str) -> Any:
 def _row(text: Text, address: Address, one: ServiceOverview, focused: bool) -> Any:
     numbers = [
         html.Td(percentile_mark(text, value), className="is-number")
-        for group in (one.duration, one.ttft)
+        for group in (one.duration, one.ttft, one.tpot)
         for value in _three(group)
     ]
     anchor = link(
@@ -187,12 +208,25 @@ def _splits(text: Text, splits: list[StageSplit]) -> Any:
     ]
 
 
-def _charts(store: Store, text: Text, address: Address, window: Window, focus: ServiceOverview) -> Any:
+def _charts(
+    store: Store,
+    text: Text,
+    address: Address,
+    window: Window,
+    focus: ServiceOverview,
+    begun: Sequence[RecordedChange],
+) -> Any:
     calls: list[Callable[[], Any]] = [
         partial(series, store, window, focus.service, is_root=address.is_root),
         partial(conditions, store, window, focus.service),
+        partial(recorded_markers, store, window.since_ns, window.until_ns, service=focus.service),
     ]
-    data, shared = together(calls)
+    data, shared, deploys = together(calls)
+    own = [one for one in begun if one.service == focus.service]
+
+    def lines(columns: Sequence[Sequence[Percentile]], metric: str) -> dict[str, Any]:
+        return mark(percentile_figure(text, data, columns), text, deploys, [one for one in own if one.metric == metric])
+
     outcomes = text("overview.outcomes_short")
     requests = address.only("range", "since", "until", "root").href("/requests", service=focus.service, order="slowest")
     kept = Address(range=address.range, since=address.since, until=address.until, service=focus.service)
@@ -203,17 +237,18 @@ def _charts(store: Store, text: Text, address: Address, window: Window, focus: S
             "shares",
             text("chart.shares"),
             outcomes,
-            shares_figure(text, data),
+            mark(shares_figure(text, data), text, deploys),
             legend(text, drawn),
             wide=True,
             height=210,
         ),
-        chart("duration", text("chart.duration"), key, percentile_figure(text, data, data.percentiles)),
-        chart("rate", text("chart.rate"), text("chart.all_outcomes"), rate_figure(text, data)),
+        chart("duration", text("chart.duration"), key, lines(data.percentiles, "duration")),
     ]
-    if any(point.n for point in data.ttft_percentiles[0]):
-        ttft = percentile_figure(text, data, data.ttft_percentiles)
-        panels.insert(2, chart("ttft", text("chart.ttft"), percentile_key(), ttft))
+    for metric, columns in (("ttft", data.ttft_percentiles), ("tpot", data.tpot_percentiles)):
+        if any(point.n for point in columns[0]):
+            panels.append(chart(metric, text(f"chart.{metric}"), percentile_key(), lines(columns, metric)))
+    rates = mark(rate_figure(text, data), text, deploys)
+    panels.append(chart("rate", text("chart.rate"), text("chart.all_outcomes"), rates))
     return html.Section(
         [
             html.Div(
@@ -229,7 +264,7 @@ def _charts(store: Store, text: Text, address: Address, window: Window, focus: S
                 ],
                 className="tt-page-head",
             ),
-            html.Div(panels, className="tt-charts" if len(panels) > 3 else "tt-charts has-two"),
+            html.Div(panels, className="tt-charts" if len(panels) == 4 else "tt-charts has-two"),
         ]
     )
 

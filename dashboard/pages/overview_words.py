@@ -1,23 +1,78 @@
-"""The plain sentence about a service."""
+"""The plain sentence about a service: what trouble it is in, since when, which stage; then what its tail is made of."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 from dash import html
 
-from tailtrace.analytics.queries.overview import ServiceOverview, StageSplit
+from tailtrace.analytics.queries.movers import Mover, Movers
+from tailtrace.analytics.queries.overview import Overview, ServiceOverview, StageSplit
+from tailtrace.analytics.queries.recorded import RecordedChange
 from tailtrace.analytics.queries.stage_shares import StageShare, largest
-from tailtrace.dashboard.format import count, duration, share
+from tailtrace.dashboard.components.movers import stage_change
+from tailtrace.dashboard.format import count, duration, moment, share
 from tailtrace.dashboard.text import Text
 
+_FAILING: Final = 0.01
+_FEW: Final = 20  # failures of fewer requests are told by the table alone
 
-def sentence(text: Text, one: ServiceOverview) -> Any:
-    """What is slow and which stage; with too few requests for a P99, that is said instead of a number."""
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why a service is in trouble: a recorded change that is not over, slower than yesterday, failing."""
+
+    change: RecordedChange | None
+    mover: Mover | None
+    failing: float
+
+
+def troubles(figures: Overview, moved: Movers, changes: Sequence[RecordedChange]) -> dict[str, Trouble]:
+    """The services that are in any, by name."""
+    found = {}
+    for one in figures.services:
+        open_ones = [each for each in changes if each.service == one.service and each.until_unix_ns is None]
+        open_ones.sort(key=lambda each: (each.state != "confirmed", int(each.onset_unix_ns)))
+        slower = [each for each in moved.movers if each.service == one.service and each.change_ns > 0]
+        failing = one.error_share or 0.0
+        if one.requests < _FEW or failing <= _FAILING:
+            failing = 0.0
+        if open_ones or slower or failing:
+            found[one.service] = Trouble(open_ones[0] if open_ones else None, slower[0] if slower else None, failing)
+    return found
+
+
+def sentence(text: Text, one: ServiceOverview, trouble: Trouble | None) -> Any:
+    """What is slow, since when and which stage; with too few requests for a P99, that is said instead of a number."""
+    mark = html.Span("▲" if trouble else "●", className="tt-bad" if trouble else "tt-good", title=text(
+        "sentence.trouble" if trouble else "sentence.fine"))  # fmt: skip
+    told = [*_trouble(text, trouble), " "] if trouble else []
     return html.P(
-        [html.Strong(one.service or text("service.unnamed")), html.Span(text("colon")), *_words(text, one)],
-        className="tt-sentence",
-    )
+        [mark, " ", html.Strong(one.service or text("service.unnamed")), html.Span(text("colon")), *told,
+         *_words(text, one)],
+        className="tt-sentence" + (" is-trouble" if trouble else ""),
+    )  # fmt: skip
+
+
+def _trouble(text: Text, trouble: Trouble) -> list[Any]:
+    words: list[Any] = []
+    if trouble.change:
+        key = "sentence.since" if trouble.change.departure >= 0 else "sentence.since_lower"
+        metric = text.or_else(f"chart.{trouble.change.metric}", trouble.change.metric)
+        words.append(html.B(text(key, metric=metric, time=moment(trouble.change.onset_unix_ns)[:16])))
+        if trouble.change.stage:
+            part = share(trouble.change.stage_share)
+            words += [" ", text("sentence.since_stage", stage=text.stage(trouble.change.stage), share=part)]
+    if trouble.mover:
+        was, now = duration(trouble.mover.before_ns), duration(trouble.mover.value_ns)
+        words += [" ", text("sentence.mover", was=was, now=now)]
+        words += [" ", stage_change(text, trouble.mover)] if trouble.mover.stage else []
+        words.append(text("stop"))
+    if trouble.failing:
+        words += [" ", html.B(text("sentence.failing", share=share(trouble.failing)))]
+    return words
 
 
 def _words(text: Text, one: ServiceOverview) -> list[Any]:

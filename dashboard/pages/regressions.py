@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from dash import html
 
-from tailtrace.analytics.queries import resolve_window
+from tailtrace.analytics.queries import Window, resolve_window, series, services
 from tailtrace.analytics.queries.recorded import (
     RecordedChange,
     RecordedMarker,
@@ -16,7 +16,9 @@ from tailtrace.analytics.queries.recorded import (
 )
 from tailtrace.analytics.queries.verdicts import WindowVerdict, verdicts
 from tailtrace.dashboard.address import Address
+from tailtrace.dashboard.components.figures import chart, percentile_figure, percentile_key
 from tailtrace.dashboard.components.link import link
+from tailtrace.dashboard.components.markers import mark
 from tailtrace.dashboard.components.page import notice, panel, service_controls, table, tag
 from tailtrace.dashboard.format import count, moment, share
 from tailtrace.dashboard.pages.first_run import first_run
@@ -52,7 +54,11 @@ def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, addr
     )
     changes = recorded_changes(store, window.since_ns, window.until_ns, service=address.service)
     markers = recorded_markers(store, window.since_ns, window.until_ns, service=address.service)
-    above = [_changes(text, changes), _markers(text, markers)]
+    above = [
+        _timeline(store, text, window, address.service or _first(store, window, changes), changes, markers),
+        _changes(text, changes),
+        _markers(text, markers),
+    ]
     if not found.verdicts and not changes:
         return html.Div(
             [head, *above, notice(text("regressions.none"), text("regressions.none.hint"))], className="tt-page"
@@ -60,6 +66,29 @@ def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, addr
     shown = text("showing", shown=count(len(found.verdicts)), total=count(found.total))
     rows = [_row(text, one) for one in found.verdicts]
     return html.Div([head, *above, panel(text("regressions.windows"), shown, *rows)], className="tt-page")
+
+
+def _first(store: Store, window: Window, changes: Sequence[RecordedChange]) -> str:
+    """The service of the newest change, else the busiest."""
+    if changes:
+        return changes[0].service
+    known = sorted(services(store, window).services, key=lambda one: -one.requests)
+    return known[0].service if known else ""
+
+
+def _timeline(
+    store: Store, text: Text, window: Window, service: str, changes: Sequence[RecordedChange],
+    markers: Sequence[RecordedMarker],
+) -> Any:  # fmt: skip
+    """Percentiles of one service over the window, with where its changes began and what was deployed."""
+    data = series(store, window, service)
+    figure = mark(
+        percentile_figure(text, data, data.percentiles), text,
+        [one for one in markers if one.service in ("", service)], [one for one in changes if one.service == service],
+    )  # fmt: skip
+    title = f"{service or text('service.unnamed')} · {text('chart.duration')}"
+    return chart("timeline", title, percentile_key(), figure, html.P(text("regressions.key"), className="tt-muted"),
+                 wide=True, height=220)  # fmt: skip
 
 
 def _changes(text: Text, found: Sequence[RecordedChange]) -> Any:

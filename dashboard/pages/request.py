@@ -50,7 +50,7 @@ def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, addr
             _entries(text, head),
             _time(text, head),
             waterfall_panel(text, head.trace_id, own.span_id),
-            later(text, "around", head.trace_id, own.span_id),
+            later(text, "around", trace=head.trace_id, entry=own.span_id),
         ],
         className="tt-page",
     )
@@ -155,7 +155,7 @@ def _why(text: Text, head: RequestHead) -> Any:
     return html.Div(
         [
             html.H3(text("request.why")),
-            later(text, "verdict", head.trace_id, head.requests[0].span_id),
+            later(text, "verdict", trace=head.trace_id, entry=head.requests[0].span_id),
             _hint(text, head),
             html.H3(text("request.conditions")) if conditions else None,
             html.Dl(conditions, className="tt-conditions"),

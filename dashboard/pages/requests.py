@@ -12,6 +12,7 @@ from dash import html
 from tailtrace.analytics.queries import RequestFilter, RequestList, Window, list_requests, resolve_window, services
 from tailtrace.analytics.queries.facets import facets
 from tailtrace.analytics.queries.heatmap import heatmap
+from tailtrace.analytics.queries.recorded import recorded_markers
 from tailtrace.analytics.queries.together import together
 from tailtrace.dashboard.address import Address
 from tailtrace.dashboard.components.attributes import data
@@ -42,10 +43,11 @@ def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, addr
         partial(list_requests, store, wanted),
         partial(heatmap, store, window, wanted),
         partial(facets, store, wanted),
+        partial(recorded_markers, store, window.since_ns, window.until_ns, service=address.service),
     ]
     if address.box:
         calls.append(partial(box_panel, store, text, address))
-    found, cells, values, *compared = together(calls)
+    found, cells, values, deploys, *compared = together(calls)
     marked = parse_box(address.box) if address.box else None
     return html.Div(
         [
@@ -55,7 +57,7 @@ def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, addr
                     facet_list(text, address, values),
                     html.Div(
                         [
-                            heatmap_panel(text, cells, marked) if cells.counts else None,
+                            heatmap_panel(text, cells, marked, deploys) if cells.counts else None,
                             *compared,
                             request_table(text, found, chosen_columns(address))
                             if found.requests

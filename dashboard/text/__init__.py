@@ -12,6 +12,7 @@ import orjson
 from tailtrace.causes import CAUSES
 
 LANGUAGES: Final[Mapping[str, str]] = {"en": "English", "zh": "简体中文"}
+TAGS: Final[Mapping[str, str]] = {"en": "en", "zh": "zh-CN"}  # as HTML and browsers name them
 COOKIE: Final = "tailtrace_language"
 _CAUSES: Final = {cause.code: cause for cause in CAUSES}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,7 @@ import pytest
 from seeding import SECOND, T0, insert_traces, judge_traces
 
 from tailtrace.analytics.queries import get_request, get_span, to_json, waterfall
-from tailtrace.analytics.queries.trace_spans import SpanRow, span_rows
-from tailtrace.analytics.queries.trace_tree import keep, parent_positions
-from tailtrace.analytics.trace import Span
+from tailtrace.analytics.queries.trace_tree import keep, parent_positions, trace_tree
 from tailtrace.errors import NotFound, Rejected
 from tailtrace.ingest.store import Store
 from tailtrace.instrumentation.otlp import SpanData, encode_traces
@@ -137,25 +136,22 @@ def test_what_is_not_there(traced: Store) -> None:
             get_request(traced, bad)
 
 
-def rows_of(tree: dict[int, int], durations: dict[int, int] | None = None) -> list[SpanRow]:
-    def end(number: int) -> int:
-        return T0 + number + (durations or {}).get(number, 1)
+@dataclass(frozen=True)
+class Row:
+    span_id: str
+    depth: int
+    size: int
+    orphan: bool
+    duration_ns: int
 
-    return span_rows(
-        [
-            Span(
-                TRACE,
-                str(number),
-                str(parent) if parent else "",
-                f"n{number}",
-                "Internal",
-                "s",
-                T0 + number,
-                end(number),
-            )
-            for number, parent in tree.items()
-        ]
-    )
+
+def rows_of(tree: dict[int, int], durations: dict[int, int] | None = None) -> list[Row]:
+    ids = [str(number) for number in tree]
+    found = trace_tree(ids, [str(parent) if parent else "" for parent in tree.values()])
+    return [
+        Row(ids[at], found.depths[row], found.sizes[row], found.orphans[row], (durations or {}).get(int(ids[at]), 1))
+        for row, at in enumerate(found.order)
+    ]
 
 
 def test_orphans_and_cycles_are_kept_once() -> None:

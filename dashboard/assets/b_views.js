@@ -1,0 +1,91 @@
+// What the page asks of the server: each drawing has an id; leaving a page stops its queries, a long one shows how far it is, a
+// session that has ended leads to the login, and a server that does not answer is said to be away.
+(function (tt) {
+  "use strict";
+  const original = window.fetch.bind(window);
+  const SHOWN_AFTER = 900; // ms
+  const ASKED_EVERY = 700;
+  const waiting = new Map(); // view id -> answers still on their way
+  let view = "";
+  let timer = 0;
+  let begun = 0;
+
+  const words = () => (document.getElementById("words") || { dataset: {} }).dataset;
+  const name = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+  const stop = (id) => original("/api/v1/views/" + id, { method: "DELETE", keepalive: true }).catch(() => undefined);
+
+  function bar() {
+    let node = document.getElementById("tt-progress");
+    if (!node) {
+      node = tt.make("div", { id: "tt-progress", class: "tt-progress", role: "status", hidden: true }, tt.make("span", {}), tt.make("button", { class: "tt-button is-small", onclick: () => stop(view) }));
+      document.body.append(node);
+    }
+    return node;
+  }
+
+  function away(shown) {
+    let node = document.getElementById("tt-away");
+    if (!shown) return node && node.remove();
+    if (node) return undefined;
+    const again = () => window.dash_clientside.set_props("tick", { data: Date.now() });
+    node = tt.make("div", { id: "tt-away", class: "tt-away", role: "alert" }, words().away || "The server does not answer.", " ",
+      tt.make("button", { class: "tt-button is-small", onclick: again }, words().again || "Try again"));
+    document.body.append(node);
+    return undefined;
+  }
+
+  async function tell() {
+    clearTimeout(timer);
+    const id = view;
+    if (!waiting.get(id)) return void (bar().hidden = true);
+    timer = setTimeout(tell, ASKED_EVERY);
+    if (performance.now() - begun < SHOWN_AFTER) return undefined;
+    let share = "";
+    try {
+      const found = await (await original("/api/v1/views/" + id)).json();
+      if (found.rows_total) share = Math.min(100, Math.round((100 * found.rows_read) / found.rows_total)) + " %";
+    } catch (error) { /* the next round asks again */ }
+    if (view !== id || !waiting.get(id)) return undefined;
+    const node = bar();
+    node.hidden = false;
+    node.firstChild.textContent = tt.words(words().progress || "{seconds} s {share}", { seconds: Math.round((performance.now() - begun) / 1000), share });
+    node.lastChild.textContent = words().cancel || "Cancel";
+    return undefined;
+  }
+
+  function ended(id) {
+    const left = (waiting.get(id) || 1) - 1;
+    if (left) waiting.set(id, left);
+    else waiting.delete(id);
+    if (id === view) tell();
+  }
+
+  window.fetch = async function (input, options) {
+    const url = typeof input === "string" ? input : (input && input.url) || "";
+    if (!url.includes("_dash-update-component")) return original(input, options);
+    const draws = options && typeof options.body === "string" && options.body.includes("body.children..");
+    if (draws) {
+      if (waiting.get(view)) stop(view);
+      view = name();
+      begun = performance.now();
+    }
+    const id = view;
+    waiting.set(id, (waiting.get(id) || 0) + 1);
+    clearTimeout(timer);
+    timer = setTimeout(tell, SHOWN_AFTER);
+    const headers = new Headers((options && options.headers) || {});
+    headers.set("X-Tailtrace-View", id);
+    try {
+      const answer = await original(input, { ...options, headers });
+      away(answer.status >= 502);
+      if (answer.status === 401) window.location.assign("/login?next=" + encodeURIComponent(window.location.pathname + window.location.search));
+      return answer;
+    } catch (error) {
+      away(true);
+      throw error;
+    } finally {
+      ended(id);
+    }
+  };
+  window.addEventListener("pagehide", () => waiting.get(view) && stop(view));
+})(window.tailtrace);
