@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 import numpy as np
 
+from tailtrace.analytics.queries.clues import Clues, clues
 from tailtrace.analytics.verdicts import thresholds as limit
 from tailtrace.analytics.verdicts.demand import tokens
 from tailtrace.analytics.verdicts.excess import Excess
@@ -26,76 +27,32 @@ LEAST_REFERENCE_NS: Final = 3_600_000_000_000
 
 # (step, its stages, its causes, what it needs to be ruled out)
 ORDER: Final[tuple[tuple[str, frozenset[str], frozenset[str], str], ...]] = (
-    (
-        "queue before the engine",
-        frozenset(
-            {
-                "net_in",
-                "auth",
-                "rate_limit",
-                "admission",
-                "guardrail",
-                "cache_lookup",
-                "route",
-                "dispatch",
-                "external",
-                "network",
-            }
-        ),
-        frozenset({"upstream", "auth_dependency", "limiter", "external_dependency"}),
-        "",
-    ),
-    (
-        "queue in the engine",
-        frozenset({"queue", "batch_wait", "preempted"}),
-        frozenset(
-            {"capacity", "kv_full", "preemption", "batch_forming", "head_of_line", "uneven_replicas", "scale_up_late"}
-        ),
-        "",
-    ),
-    (
-        "CPU: tokenizing, preprocessing, scheduling, threads",
-        frozenset(
-            {
-                "parse",
-                "template",
-                "tokenize",
-                "mm_encode",
-                "engine_submit",
-                "grammar",
-                "engine_return",
-                "detokenize",
-                "postprocess",
-            }
-        ),
-        frozenset({"loop_blocked", "loop_cpu", "cpu_starved", "cpu_quota", "gil", "tokenizer_thread", "launch_bound"}),
-        "host counters",
-    ),
-    (
-        "model: compute, memory, clocks",
-        frozenset({"prefill", "forward", "decode"}),
-        frozenset({"prefill_compute", "decode_memory", "prefill_interference", "throttled", "straggler_rank"}),
-        "GPU counters",
-    ),
-    (
-        "links: PCIe, NVLink, KV hand-over, the client's line",
-        frozenset({"kv_load", "kv_transfer", "stream_out"}),
-        frozenset({"pcie", "nvlink", "kv_handover", "client_link", "slow_reader", "retransmits"}),
-        "GPU counters",
-    ),
-    (
-        "traffic",
-        frozenset(),
-        frozenset({"longer_output", "longer_input", "cache_miss", "traffic_changed", "capacity"}),
-        "",
-    ),
-    (
-        "faults and starts: errors, XID, start-ups",
-        frozenset({"engine_init"}),
-        frozenset({"gpu_fault", "cold_start", "scale_up_late"}),
-        "",
-    ),
-)
+    ("queue before the engine",
+     frozenset({"net_in", "auth", "rate_limit", "admission", "guardrail", "cache_lookup", "route", "dispatch",
+                "external", "network"}),
+     frozenset({"upstream", "auth_dependency", "limiter", "external_dependency"}), ""),
+    ("queue in the engine",
+     frozenset({"queue", "batch_wait", "preempted"}),
+     frozenset({"capacity", "kv_full", "preemption", "batch_forming", "head_of_line", "uneven_replicas",
+                "scale_up_late"}), ""),
+    ("CPU: tokenizing, preprocessing, scheduling, threads",
+     frozenset({"parse", "template", "tokenize", "mm_encode", "engine_submit", "grammar", "engine_return", "detokenize",
+                "postprocess"}),
+     frozenset({"loop_blocked", "loop_cpu", "cpu_starved", "cpu_quota", "gil", "tokenizer_thread", "launch_bound"}),
+     "host counters"),
+    ("model: compute, memory, clocks",
+     frozenset({"prefill", "forward", "decode"}),
+     frozenset({"prefill_compute", "decode_memory", "prefill_interference", "throttled", "straggler_rank"}),
+     "GPU counters"),
+    ("links: PCIe, NVLink, KV hand-over, the client's line",
+     frozenset({"kv_load", "kv_transfer", "stream_out"}),
+     frozenset({"pcie", "nvlink", "kv_handover", "client_link", "slow_reader", "retransmits"}), "GPU counters"),
+    ("traffic", frozenset(),
+     frozenset({"longer_output", "longer_input", "cache_miss", "traffic_changed", "capacity"}), ""),
+    ("faults and starts: errors, XID, start-ups",
+     frozenset({"engine_init"}), frozenset({"gpu_fault", "cold_start", "scale_up_late"}), ""),
+)  # fmt: skip
+LAST_STEP: Final = "logs and engine metrics"  # carries clues, and no time: what a log line cost is in the steps above
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +69,9 @@ class CauseShare:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of the diagnosis. `stage_ns`: mean ns a request in its stages, before and now."""
+    """One step of the diagnosis. `before_ns` and `during_ns`: mean ns a request in its stages, before and now.
+    `evidence` is what rules in a step that holds no time of its own.
+    """
 
     step: str
     state: StepState
@@ -121,6 +80,7 @@ class Step:
     before_ns: int
     during_ns: int
     note: str
+    evidence: list[Evidence] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +104,7 @@ class Side:
 class Why:
     """`state`: slower, as_before, or too_few. `slow_part`: first_token, tokens, both, or empty. `excess_ns` is a mean a
     request, of the view (`whole` or `first` token) that the verdict is about; `causes` sum to it, and so do the steps.
+    `clues`: log lines and engine metrics of the window, None where they were not asked for.
     """
 
     service: str
@@ -159,6 +120,7 @@ class Why:
     before: Side
     during: Side
     missing: list[str] = field(default_factory=list)
+    clues: Clues | None = None
 
 
 def why(
@@ -181,7 +143,16 @@ def why(
     if len(before.requests) < limit.FEW_REQUESTS.value:
         after = observed_part(observe(store, service, until_ns, until_ns + length))
         before = after if len(after.requests) >= limit.FEW_REQUESTS.value else before
-    return diagnosis(service, before, during, judge_window(before, during), goal)
+    found = diagnosis(service, before, during, judge_window(before, during), goal)
+    told = clues(store, service, (before.since_ns, before.until_ns), (since_ns, until_ns))
+    return replace(found, clues=told, steps=[*found.steps, last_step(told)])
+
+
+def last_step(told: Clues) -> Step:
+    """What logs and the engines' own metrics add: ruled in by what grew beyond its threshold."""
+    state: StepState = "in" if told.findings else "out" if told.seen else "no_data"
+    lines = f"{told.errors} errors, {told.warnings} warnings" if told.seen else "no logs and no engine metrics"
+    return Step(LAST_STEP, state, 0.0, [], 0, 0, lines, list(told.findings))
 
 
 def observed_part(seen: Observed) -> Observed:

@@ -61,6 +61,11 @@ CLEAR_DRIVER: Final = Threshold(0.4, f"log of demand / reference demand, where n
 UNEVEN: Final = Threshold(1.6, f"busiest replica's work / mean of replicas; {_OWN}")
 WIDER: Final = Threshold(1.4, f"batch waiting / reference; {_OWN}")
 
+# Clues: log lines and engine metrics.
+LOG_LINES: Final = Threshold(5, f"error or warning lines in a window; {_OWN}")
+LOG_RATE: Final = Threshold(3.0, f"lines / those that the reference lets expect; {_OWN}")
+ENGINE_READING: Final = Threshold(2.0, f"reading / reference; {_OWN}")
+
 # Traffic.
 MIX: Final = Threshold(1.2, f"tokens / reference; {_OWN}")
 TAIL: Final = Threshold(1.25, f"mean prompt grew this much more than the median one; {_OWN}")

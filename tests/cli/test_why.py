@@ -21,7 +21,8 @@ SIDE = {
 }  # fmt: skip
 CAUSE = {"cause": "throttled", "stages": ["decode"], "ns": 900_000_000, "share": 0.91, "reason": "",
          "evidence": VERDICT["evidence"]}  # fmt: skip
-QUIET = {"state": "out", "share": 0.0, "causes": [], "before_ns": 0, "during_ns": 0, "note": ""}
+QUIET = {"state": "out", "share": 0.0, "causes": [], "before_ns": 0, "during_ns": 0, "note": "",
+         "evidence": []}  # fmt: skip
 ANSWER = {
     "service": "chat\x1b[2J", "goal": "online", "state": "slower", "view": "whole", "slow_part": "tokens",
     "excess_ns": 1_000_000_000, "relative": 0.5, "verdict": VERDICT, "causes": [CAUSE], "before": SIDE, "during": SIDE,
@@ -30,7 +31,14 @@ ANSWER = {
         {**QUIET, "step": "queue in the engine"},
         {**QUIET, "step": "CPU", "state": "no_data", "note": "no host counters"},
         {**QUIET, "step": "model", "state": "in", "share": 0.91, "causes": [CAUSE]},
+        {**QUIET, "step": "logs and engine metrics", "state": "in", "note": "9 errors, 0 warnings", "evidence": [
+            {"metric": "error log lines", "value": 9.0, "threshold": 0.5, "source": "the reference"},
+        ]},
     ],
+    "clues": {
+        "findings": [1], "patterns": [{"severity": "error", "service": "chat", "pattern": "slot # lost\x1b[2J", "n": 9,
+                                       "before": 2, "traced": 1, "trace_id": "ab" * 16}],
+    },
 }  # fmt: skip
 IDLE = {
     "gpus": 8, "totals": [{"state": "busy", "cause": "throttled", "ns": 90, "share": 0.9},
@@ -47,6 +55,9 @@ def test_why_reads_in_order_with_evidence(tailtrace: Run, stub: Any) -> None:
     assert "ruled out  queue in the engine" in out
     assert "no data    CPU  (no host counters)" in out
     assert "share of time with clocks cut: 0.99 against 0.05" in out
+    assert "ruled in   logs and engine metrics  (9 errors, 0 warnings)" in out
+    assert "error log lines: 9 against 0.5" in out
+    assert f"9 x error from chat (before: 2): slot # lost\N{REPLACEMENT CHARACTER}[2J  trace {'ab' * 16}" in out
     assert "8 GPUs: 90.0 % busy (GPU clocks are throttled), 10.0 % idle (no work arrived)" in out
     assert "\x1b" not in out
     assert "range=15m" in stub.asked[0][1]

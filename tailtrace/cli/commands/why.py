@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _EVIDENCE = 3
+_LOGS = 3
+_LOG = 100  # characters of a line
 _FIGURES = (
     ("input_tokens", 0),
     ("output_tokens", 0),
@@ -98,6 +100,7 @@ def _page(answer: dict[str, Any], idle: dict[str, Any]) -> Iterator[RenderableTy
     yield Text("")
     for step in answer["steps"]:
         yield _step(step)
+    yield from _logs(answer["clues"])
     yield Text("")
     yield _idle(idle)
     if answer["missing"]:
@@ -137,17 +140,40 @@ def _step(step: dict[str, Any]) -> RenderableType:
 
     word, style = _MARKS[step["state"]]
     text = Text(f"{word:10s}", style=style).append(f" {step['step']}")
-    if step["state"] == "in":
+    if step["state"] == "in" and step["causes"]:
         text.append(f"  {share(step['share'])}", style="bold")
     elif step["note"]:
         text.append(f"  ({plain(step['note'])})", style="dim")
     for cause in step["causes"][:2] if step["state"] == "in" else []:
         words = BY_CODE[cause["cause"]].en if cause["cause"] in BY_CODE else plain(cause["cause"])
         text.append(f"\n           {words}")
-        for one in cause["evidence"][:_EVIDENCE]:
-            limit = "" if one["threshold"] is None else f" against {one['threshold']:.3g}"
-            text.append(f"\n             {plain(one['metric'])}: {one['value']:.3g}{limit}", style="dim")
-    return text
+        text.append(_evidence(cause["evidence"]), style="dim")
+    return text.append(_evidence(step["evidence"]), style="dim")
+
+
+def _evidence(found: list[dict[str, Any]]) -> str:
+    from tailtrace.cli.formats import plain
+
+    lines = []
+    for one in found[:_EVIDENCE]:
+        limit = "" if one["threshold"] is None else f" against {one['threshold']:.3g}"
+        lines.append(f"\n             {plain(one['metric'])}: {one['value']:.3g}{limit}")
+    return "".join(lines)
+
+
+def _logs(clues: dict[str, Any] | None) -> Iterator[RenderableType]:
+    """The lines that the window has more of, most first."""
+    from rich.text import Text
+
+    from tailtrace.cli.formats import plain
+
+    for line in clues["patterns"][:_LOGS] if clues and clues["findings"] else []:
+        trace = f"  trace {plain(line['trace_id'])}" if line["trace_id"] else ""
+        yield Text(
+            f"             {line['n']} x {line['severity']} from {plain(line['service'])} (before: {line['before']}): "
+            f"{plain(line['pattern'])[:_LOG]}{trace}",
+            style="dim",
+        )
 
 
 def _idle(idle: dict[str, Any]) -> RenderableType:

@@ -12,7 +12,7 @@ from tailtrace.analytics.jobs.verdicts import WINDOW_NS, run_verdicts
 from tailtrace.analytics.queries import get_request
 from tailtrace.analytics.queries.gpu_idle import gpu_idle
 from tailtrace.analytics.queries.verdicts import verdicts
-from tailtrace.analytics.queries.why import ORDER, why
+from tailtrace.analytics.queries.why import LAST_STEP, ORDER, why
 from tailtrace.dashboard import create_app
 from tailtrace.errors import Rejected
 from tailtrace.ingest.settings import ServerSettings
@@ -53,7 +53,7 @@ def test_why_goes_through_the_order_of_diagnosis(store: Store) -> None:
     assert answer.verdict is not None
     assert (answer.verdict.cause, answer.verdict.confidence) == ("auth_dependency", "high")
     assert answer.excess_ns == pytest.approx(400 * MS, rel=0.02)
-    assert [step.step for step in answer.steps] == [name for name, *_ in ORDER]
+    assert [step.step for step in answer.steps] == [*(name for name, *_ in ORDER), LAST_STEP]
     assert [step.state for step in answer.steps[:4]] == ["in", "out", "no_data", "no_data"]
     assert sum(step.share for step in answer.steps) == pytest.approx(1.0)
     assert sum(cause.ns for cause in answer.causes) == pytest.approx(answer.excess_ns, abs=len(answer.causes))
