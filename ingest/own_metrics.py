@@ -22,11 +22,19 @@ _TABLES: Final = """
 SELECT table, sum(bytes_on_disk) AS bytes, sum(rows) AS rows, count() AS parts
 FROM system.parts WHERE active AND database = currentDatabase() GROUP BY table ORDER BY table
 """
+_DROPPED: Final = (
+    "SELECT Reason AS reason, sum(Dropped) AS dropped FROM client_losses_total GROUP BY reason ORDER BY reason"
+)
 _LAG: Final = """
 SELECT Job AS job, dateDiff('millisecond', min(upto), now64(3)) / 1000 AS lag
 FROM (SELECT Job, Shard, max(ReceivedUpTo) AS upto FROM watermarks WHERE Job NOT LIKE '%.%' GROUP BY Job, Shard)
 GROUP BY Job ORDER BY Job
 """
+
+
+def job_lags(store: Store) -> dict[str, float]:
+    """Seconds since the newest receive time up to which all is done, by job. Raises StoreError."""
+    return {str(row["job"]): float(row["lag"]) for row in store.query(_LAG, role="ui")}
 
 
 def exposition(health: Mapping[str, Any], store: Store) -> str:
@@ -38,9 +46,16 @@ def exposition(health: Mapping[str, Any], store: Store) -> str:
     for name, (kind, text) in _PIPELINE.items():
         if name in health.get("pipeline", {}):
             lines += _metric(f"pipeline_{name}", kind, text, [({}, health["pipeline"][name])])
+    for name, rate in health.get("rates", {}).items():
+        text = "Over about the last minute."
+        lines += _metric(f"pipeline_{name}_per_second", "gauge", text, [({}, rate)])
+    if "disk_free_bytes" in health:
+        text = "Free on the disk of the data directory."
+        lines += _metric("disk_free_bytes", "gauge", text, [({}, health["disk_free_bytes"])])
     try:
         tables = store.query(_TABLES, role="ui")
-        lags = store.query(_LAG, role="ui")
+        dropped = store.query(_DROPPED, role="ui")
+        lags = job_lags(store)
     except StoreError:
         return _text([*lines, *_metric("store_up", "gauge", "Whether the store answers.", [({}, 0)])])
     lines += _metric("store_up", "gauge", "Whether the store answers.", [({}, 1)])
@@ -48,7 +63,11 @@ def exposition(health: Mapping[str, Any], store: Store) -> str:
         lines += _metric(f"table_{name}", "gauge", text, [({"table": row["table"]}, row[name]) for row in tables])
     lines += _metric(
         "job_lag_seconds", "gauge", "Age of the newest receive time up to which all is done.",
-        [({"job": row["job"]}, row["lag"]) for row in lags],
+        [({"job": job}, lag) for job, lag in lags.items()],
+    )  # fmt: skip
+    lines += _metric(
+        "client_dropped_items", "counter", "What clients said that they had to drop.",
+        [({"reason": row["reason"]}, row["dropped"]) for row in dropped],
     )  # fmt: skip
     return _text(lines)
 

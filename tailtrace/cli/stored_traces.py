@@ -63,7 +63,7 @@ def traces_between(api: ApiClient, since_ns: int, until_ns: int, service: str) -
 def bodies(api: ApiClient, traces: Iterator[str]) -> Iterator[dict[str, Any]]:
     """Export requests of at most 2,000 spans. Traces that are not stored are left out."""
     while group := list(islice(traces, _TRACES_A_QUERY)):
-        (first, last), *_ = _ask(api, _BOUNDS, {"traces": group}) or [(0, 0)]
+        (first, last), *_ = _ask(api, _BOUNDS, {"traces": group}) or [[0, 0]]
         at = 0
         while rows := _ask(api, _SPANS, {"traces": group, "first": first, "last": last, "size": _PAGE, "at": at}):
             for start in range(0, len(rows), SPANS_A_BODY):

@@ -48,3 +48,36 @@ def test_the_otlp_port_is_not_the_dashboard(tailtrace: Run, stub: Any) -> None:
     outcome = tailtrace("requests", "--url", stub.url)
     assert outcome.code == 1
     assert "address of the dashboard, not of an OTLP port" in outcome.err
+
+
+LINES = {
+    "tailtrace_pipeline_stored_items_per_second": "1200.5",
+    "tailtrace_pipeline_journal_bytes": "2500000",
+    'tailtrace_job_lag_seconds{job="requests"}': "3",
+    'tailtrace_table_parts{table="otel_traces"}': "40",
+    'tailtrace_client_dropped_items_total{reason="queue_full"}': "7",
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        (
+            {},
+            "1,200 items/s stored, 2.5 MB wait in the journal, jobs are 3 s behind, "
+            "at most 40 parts in a table, 7 items",
+        ),
+        ({'tailtrace_job_lag_seconds{job="requests"}': "500"}, "the jobs do not keep up"),
+        ({'tailtrace_table_parts{table="otel_traces"}': "2500"}, "merges do not keep up"),
+        ({"tailtrace_pipeline_refused_bodies_total": "1"}, "see refused/"),
+    ],
+)
+def test_the_figures_are_read(tailtrace: Run, stub: Any, changed: dict[str, str], words: str) -> None:
+    answers(stub)
+    stub.answers["/readyz"] = [(200, {}, b'{"status": "ready", "lag_s": {"requests": 3.2}}')]
+    page = "".join(f"{name} {value}\n" for name, value in {**LINES, **changed}.items())
+    stub.answers["/metrics"] = [(200, {"content-type": "text/plain"}, page.encode())]
+    outcome = tailtrace("doctor", "--url", stub.url, "--endpoint", "http://127.0.0.1:9")
+    assert words in outcome.out
+    assert "requests is 3 s behind" in outcome.out
+    assert ("FAIL  figures" in outcome.out) == bool(changed)

@@ -12,7 +12,8 @@ import pytest
 
 def test_one_server_from_start_to_stop(start: Callable[..., Any], tailtrace: Callable[..., Any], tmp_path: Any) -> None:
     server = start(options=("--token=secret",)).wait_ready()
-    assert server.get("/readyz") == {"status": "ready"}
+    ready = server.get("/readyz")
+    assert (ready["status"], ready["journal_bytes"]) == ("ready", 0)
     # Probes need no token and tell nothing; everything else needs it.
     assert set(server.get("/healthz")) == {"status", "version", "uptime_s"}
     with pytest.raises(Exception, match="401"):

@@ -17,6 +17,8 @@ _SKEW_S: Final = 5.0
 """Less is not told: the header has whole seconds."""
 _FIND_S: Final = 30.0
 _LAG_S: Final = 120.0
+_PARTS: Final = 2_000
+"""Active parts of one table; the engine slows inserts down at some thousand in one partition."""
 _SERVICE: Final = "tailtrace-doctor"
 
 
@@ -68,7 +70,9 @@ def _clock(health: dict[str, Any]) -> Finding:
 def _ready(api: ApiClient) -> Finding:
     response = api.raw("/readyz")
     if response.is_success:
-        return Finding("store", True, "the store takes and gives")
+        lags = response.json().get("lag_s", {})
+        told = "; ".join(f"{job} is {lag:.0f} s behind" for job, lag in lags.items())
+        return Finding("store", True, "the store takes and gives" + (f"; {told}" if told else ""))
     return Finding(
         "store",
         False,
@@ -92,9 +96,17 @@ def _own_figures(api: ApiClient) -> Finding:
     lag = figures.get('tailtrace_job_lag_seconds{job="requests"}', 0.0)
     waiting = figures.get("tailtrace_pipeline_journal_bytes", 0.0) / 1e6
     refused = int(figures.get("tailtrace_pipeline_refused_bodies_total", 0))
-    told = f"{waiting:.1f} MB wait in the journal, jobs are {lag:.0f} s behind, {refused} bodies put aside"
+    rate = figures.get("tailtrace_pipeline_stored_items_per_second", 0.0)
+    parts = int(max((n for name, n in figures.items() if name.startswith("tailtrace_table_parts")), default=0))
+    dropped = int(sum(n for name, n in figures.items() if name.startswith("tailtrace_client_dropped_items_total")))
+    told = (
+        f"{rate:,.0f} items/s stored, {waiting:.1f} MB wait in the journal, jobs are {lag:.0f} s behind, at most "
+        f"{parts} parts in a table, {dropped} items dropped by clients, {refused} bodies put aside"
+    )
     if lag > _LAG_S:
         return Finding("figures", False, told, "the jobs do not keep up or stand still: see the worker's log")
+    if parts > _PARTS:
+        return Finding("figures", False, told, "merges do not keep up: give the store more memory or cores")
     if refused:
         return Finding("figures", False, told, "the store refused what the door took: see refused/ in the journal")
     return Finding("figures", True, told)

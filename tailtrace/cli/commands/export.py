@@ -50,6 +50,7 @@ def export(
         _write(file, iter([json.dumps(events).encode()]))
         typer.echo(f"{events['otherData']['shown']} of {events['otherData']['total']} spans", err=True)
         return
+    ids: Iterator[str]
     if named:
         ids = (_trace_id(each) for each in named)
     else:

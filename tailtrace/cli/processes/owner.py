@@ -11,6 +11,7 @@ import contextlib
 import json
 import logging
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -25,6 +26,7 @@ from tailtrace.cli.processes.lifeline import die_with_parent
 from tailtrace.cli.processes.supervisor import BEAT_S, STOP_S
 from tailtrace.cli.processes.without_pandas import keep_pandas_out
 from tailtrace.errors import ConfigError, SchemaTooNew, StoreLocked, TailtraceError
+from tailtrace.ingest.rates import Rates
 
 if TYPE_CHECKING:
     from tailtrace.ingest.pipeline import Pipeline
@@ -157,6 +159,7 @@ class OwnerProcess:
         self._pages = pages
         self._pipeline: Pipeline | None = None
         self._started = time.time()
+        self._rates = Rates(("accepted_items", "stored_items"))
         self._undo = contextlib.ExitStack()
         self._loops: list[Any] = []
 
@@ -204,6 +207,8 @@ class OwnerProcess:
     def beat(self, stop: threading.Event) -> None:
         """Tell the supervisor every two seconds that all loops answer."""
         while not stop.wait(BEAT_S):
+            if self._pipeline is not None:
+                self._rates.note(time.monotonic(), self._pipeline.counters())
             if max((loop.ask_for_life() for loop in self._loops), default=0.0) < _LOOP_HUNG_S:
                 self._status.send("beat")
 
@@ -229,16 +234,22 @@ class OwnerProcess:
             "uptime_s": round(time.time() - self._started, 1),
             "pipeline": self._pipeline.counters() if self._pipeline else {},
             "receiver": self._counters.snapshot(),
+            "rates": self._rates.per_second(),
+            "disk_free_bytes": shutil.disk_usage(self._settings.data).free if self._pipeline else 0,
         }
 
-    def _not_ready(self) -> str:
-        """Why the store does not take or give, or nothing. Its text stays inside: it may name paths."""
+    def _readiness(self) -> dict[str, Any]:
+        """Whether the store takes and gives, and how far behind it is. A reason's text stays inside: it may name
+        paths."""
+        from tailtrace.ingest.own_metrics import job_lags
+
+        waiting = self._pipeline.counters()["journal_bytes"] if self._pipeline else 0
         try:
-            self._store.query("SELECT 1 AS one", role="ui")
+            lags = job_lags(self._store)
         except TailtraceError:
             log.exception("not ready")
-            return "the store does not answer"
-        return ""
+            return {"status": "the store does not answer", "journal_bytes": waiting}
+        return {"status": "ready", "journal_bytes": waiting, "lag_s": {job: round(lag, 1) for job, lag in lags.items()}}
 
     def _start_loop(self, loop: Any) -> None:
         loop.start()
@@ -344,7 +355,7 @@ class OwnerProcess:
         def metrics() -> str:
             return exposition(self.health(), self._store)
 
-        app = Probes(pages, self._not_ready, metrics, lambda given: tokens.header_allows(given, "read"))
+        app = Probes(pages, self._readiness, metrics, lambda given: tokens.header_allows(given, "read"))
         await serve_asgi(app, self._sockets["ui"], stop, listening, **self._tls())
 
     async def _serve_clickhouse(self, stop: Any, listening: Callable[[], None]) -> None:

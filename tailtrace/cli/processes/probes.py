@@ -1,11 +1,11 @@
-"""/healthz and /readyz for whoever keeps processes alive, without a token and details, and /metrics for Prometheus."""
+"""/healthz and /readyz for whoever keeps processes alive, without a token, and /metrics for Prometheus."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
 from tailtrace.version import VERSION
@@ -22,15 +22,15 @@ class Probes:
     def __init__(
         self,
         app: ASGIApp,
-        not_ready: Callable[[], str],
+        readiness: Callable[[], Mapping[str, Any]],
         metrics: Callable[[], str] = lambda: "",
         admits: Callable[[str], bool] = lambda authorization: True,
     ) -> None:
-        """`not_ready` gives the reason why no work can be done, or nothing; `metrics` the text of /metrics, for those
-        whose Authorization header `admits`. Both may block and run in a thread.
+        """`readiness` has a `status`, which is "ready" or the reason why no work can be done, and figures; `metrics`
+        gives the text of /metrics, for those whose Authorization header `admits`. Both may block and run in a thread.
         """
         self._app = app
-        self._not_ready = not_ready
+        self._readiness = readiness
         self._metrics = metrics
         self._admits = admits
         self._started = time.monotonic()
@@ -41,8 +41,8 @@ class Probes:
             uptime_s = round(time.monotonic() - self._started, 1)
             await _answer(send, 200, {"status": "ok", "version": VERSION, "uptime_s": uptime_s})
         elif path == "/readyz":
-            reason = await asyncio.to_thread(self._not_ready)
-            await _answer(send, 503 if reason else 200, {"status": reason or "ready"})
+            found = dict(await asyncio.to_thread(self._readiness))
+            await _answer(send, 200 if found["status"] == "ready" else 503, found)
         elif path == "/metrics":
             given = dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")
             if self._admits(given):
