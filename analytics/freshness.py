@@ -23,9 +23,11 @@ def watermark_ns(store: Store) -> int | None:
     return min(int(row["upto"]) for row in rows) * 1_000_000 if len(rows) == SHARDS else None
 
 
-def complete_until(store: Store, service: str) -> int | None:
-    """The watermark less max(5 s, P99 of receive time - end over the hour before it), ns since 1970; None as above."""
-    watermark = watermark_ns(store)
+def complete_until(store: Store, service: str, *, watermark: int | None = None) -> int | None:
+    """The watermark (the jobs' unless given) less max(5 s, P99 of receive time - end over the hour before it), ns since
+    1970; None as above.
+    """
+    watermark = watermark_ns(store) if watermark is None else watermark
     if watermark is None:
         return None
     row = store.query(_DELAY, {"since": watermark - 3_600_000_000_000, "service": service}, role="ui")[0]

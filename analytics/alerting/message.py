@@ -25,7 +25,10 @@ def of_change(
 ) -> tuple[str, dict[str, Any]]:
     """Summary and body of the changes of one cause; the one that departs most is told, the others are listed."""
     main = max(changes, key=lambda row: (row.id == row.cause, row.departure))
-    told = max(changes, key=_size)
+    # What several routes have in common is told of the service, what one has of that one.
+    routes = [row for row in changes if row.route]
+    alone = len({row.series[1:] for row in routes}) == 1
+    told = max(routes if alone else [row for row in changes if not row.route] or changes, key=_size)
     known = orjson.loads(told.body) if told.body else {}
     change = known.get("change") or {}
     since = min(row.onset for row in changes)
@@ -36,12 +39,14 @@ def of_change(
     q = float(change.get("q", 0.5))
     n = known.get("n", [0, 0])
     examples = [{**each, "url": f"{base}/requests/{each['trace_id']}"} for each in known.get("examples", ())]
-    window = {"service": told.service, "model": told.model, "since": iso(since - 3600), "until": iso(_end(told))}
+    place = {"service": told.service, "model": told.model} | ({"route": told.route} if told.route else {})
+    window = {**place, "since": iso(since - 3600), "until": iso(_end(told))}
     body = {
         "schema": SCHEMA,
         "kind": "regression",
         "service": told.service,
         "model": told.model,
+        "route": told.route,
         "metric": told.metric,
         "quantile": q,
         "since": {"utc": iso(since), "zone": zone, "local": moment(since, zone)},
@@ -58,7 +63,14 @@ def of_change(
         "marker": marker,
         "verdicts": [dict(each) for each in verdicts],
         "affected": [
-            {"service": row.service, "model": row.model, "metric": row.metric, "state": row.state}
+            {
+                "service": row.service,
+                "model": row.model,
+                "route": row.route,
+                "metric": row.metric,
+                "state": row.state,
+                "on_top": row.on_top,
+            }
             for row in sorted(changes, key=lambda row: row.series)
         ],
         "examples": examples,
@@ -70,14 +82,18 @@ def of_change(
     version = f" ({marker['kind'].replace('_', ' ')} {harmless(marker['became'] or marker['text'])})" if marker else ""
     moved = f"rose from {duration(a_ns)} to {duration(b_ns)}" if change else "rose"
     name = METRIC_NAMES["duration" if told.metric == "tpot" else told.metric]
+    who = " ".join(harmless(each) for each in (told.service, told.route) if each)
     parts = [
-        f"{percentile(q)} {name} of {harmless(told.service)} {moved} since {moment(since, zone)[-5:]}{version}",
+        f"{percentile(q)} {name} of {who} {moved} since {moment(since, zone)[-5:]}{version}",
         f"{100 * told.stage_share:.0f} % of it {told.stage}" if told.stage else "no stage stands out",
     ]
     if mix_share is not None:
         parts.append(f"traffic mix explains {f'{100 * mix_share:.0f} %' if mix_share >= 0.005 else 'none of it'}")
-    if len(changes) > 1 and len({row.series[1:] for row in changes}) > 1:
-        parts.append(f"{len({row.series[1:] for row in changes})} services and models")
+    places = {row.series[1:] for row in changes}
+    if len(places) > 1:
+        parts.append(
+            f"{len(places)} services{', models and routes' if any(each[2] for each in places) else ' and models'}"
+        )
     if examples:
         parts.append(f"{_WORDS.get(len(examples), len(examples))} trace{'s' if len(examples) > 1 else ''}")
     body["cause"] = main.cause

@@ -32,6 +32,11 @@ class Counts:
     def last(self) -> int:
         return int(self.interval[-1])
 
+    def between(self, begin: int, end: int) -> Counts:
+        """The cells of intervals [begin, end)."""
+        a, b = np.searchsorted(self.interval, (begin, end))
+        return Counts(self.interval[a:b], self.kind[a:b], self.bucket[a:b], self.n[a:b], self.kinds)
+
     def __len__(self) -> int:
         return len(self.interval)
 

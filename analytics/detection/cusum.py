@@ -1,4 +1,4 @@
-"""The running sum that crosses when departures keep coming (Page 1954), and where they began."""
+"""How strongly the newest intervals speak for a change (Page 1954, Siegmund and Venkatraman 1995); where it began."""
 
 from __future__ import annotations
 
@@ -10,6 +10,19 @@ ALLOWANCE: Final = 1.0
 """k, in standard deviations of an interval: departures below it are forgotten."""
 THRESHOLD: Final = 12.0
 """h: the sum at which a change is suspected."""
+
+
+def evidence(z: Any, allowance: float) -> Any:
+    """By column of `z` [interval, statistic], for a departure that goes on until its end: the likelihood ratio of the
+    best start and size, in units of Page's sum.
+
+    A departure of twice the allowance gives exactly that sum, max over starts of sum(z - k). Larger ones give more than
+    it, as they should: Page's sum is the best test for a shift of 2k, this one for every shift from 2k on.
+    """
+    tails = np.cumsum(z[::-1], axis=0)
+    lengths = np.arange(1, len(z) + 1)[:, None]
+    size = np.maximum(tails / lengths, 2.0 * allowance)
+    return np.maximum((tails * size - 0.5 * lengths * size**2).max(axis=0) / (2.0 * allowance), 0.0)
 
 
 def onset(z: Any) -> int:

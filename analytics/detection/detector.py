@@ -14,8 +14,8 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from tailtrace.analytics.detection.counts import PER_DAY, PER_HOUR, Counts
-from tailtrace.analytics.detection.cusum import ALLOWANCE, THRESHOLD, onset
-from tailtrace.analytics.detection.reference import STATISTICS, Reference, build
+from tailtrace.analytics.detection.cusum import ALLOWANCE, THRESHOLD, evidence, onset
+from tailtrace.analytics.detection.reference import STATISTICS, Reference, build, histogram
 from tailtrace.analytics.detection.season import Season
 
 State = Literal["suspected", "confirmed", "resolved", "dismissed", "accepted"]
@@ -38,6 +38,7 @@ RECOVERY_STEPS: Final = (3, 36)
 """Fewest and most steps that this takes: the smaller a change, the longer until its end can be told from chance."""
 LASTING: Final = 4.5
 """Thresholds for each long-run variance of an interval: noise that lasts makes sums grow by themselves."""
+ONSET_ERROR: Final = 2
 ACCEPTED_INTERVALS: Final = 3 * PER_DAY
 
 
@@ -45,7 +46,8 @@ ACCEPTED_INTERVALS: Final = 3 * PER_DAY
 class Found:
     """A change, times in intervals: requests were slower from `onset` on; `until` is its last interval, if over.
 
-    `statistic`: whether body or tail crossed. `departure`: mean z of the intervals that confirmed it.
+    `statistic`: whether body or tail crossed. `departure`: mean z of the intervals that confirmed it. `on_top`: judged
+    against what was usual during a change that was going on already.
     """
 
     onset: int
@@ -55,6 +57,7 @@ class Found:
     state: State
     confirmed: int | None = None
     until: int | None = None
+    on_top: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +87,39 @@ def detect(
 ) -> Judged:
     """Judge intervals [judge_from, until). `known` changes that began before are left out of the reference, and carried
     on when they are still open.
+
+    A change that lasts is a reference of its own once there is enough of it: what comes on top of it is found too.
     """
     run = _Run(cells, until, zone, allowance, threshold, known)
-    return run.judge(max(cells.first if judge_from is None else judge_from, cells.first))
+    judged = run.judge(max(cells.first if judge_from is None else judge_from, cells.first))
+    known_over = [change for change in known if change.until is not None]
+    more = [
+        found
+        for change in (*known_over, *judged.changes)
+        if change.confirmed is not None
+        for found in _on_top(change, cells, until, zone, allowance, threshold)
+    ]
+    return replace(judged, changes=judged.changes + more) if more else judged
+
+
+def _on_top(change: Found, cells: Counts, until: int, zone: str, allowance: float, threshold: float) -> list[Found]:
+    """Changes within a confirmed change, by what was usual since its onset. They end with it."""
+    end = until if change.until is None else change.until + 1
+    start = max(change.onset + ONSET_ERROR, cells.first)
+    if end - start <= WARM_INTERVALS:
+        return []
+    within = cells.between(start, end)
+    if not len(within):
+        return []
+    run = _Run(within, end, zone, allowance, threshold, ())
+    found = [each for each in run.judge(within.first).changes if each.confirmed is not None]
+    over = change.state if change.until is not None else None
+    return [
+        replace(each, on_top=True, state=over, until=change.until)
+        if over is not None and each.until is None
+        else replace(each, on_top=True)
+        for each in found
+    ]
 
 
 class _Run:
@@ -142,11 +175,12 @@ class _Run:
         cells = self._cells
         since = max(self._floor, at - REFERENCE_INTERVALS)
         begin, end = np.searchsorted(cells.interval, (since, at))
-        usual = self._usual[cells.interval[begin:end] - self._first]
-        flat = cells.kind[begin:end][usual] * self._width + (cells.bucket[begin:end][usual] - self._base)
-        histogram = np.bincount(flat, cells.n[begin:end][usual], cells.kinds * self._width)
-        made = build(histogram.reshape(cells.kinds, self._width), self._base)
-        return made, float(histogram.sum())
+        counted = np.zeros((cells.kinds, self._width))
+        histogram(
+            cells.interval[begin:end], cells.kind[begin:end], cells.bucket[begin:end], cells.n[begin:end], self._usual,
+            self._first, self._base, counted,
+        )  # fmt: skip
+        return build(counted, self._base), float(counted.sum())
 
     def _step(self, reference: Reference, at: int, stop: int, age: int) -> tuple[float, float]:
         """Judge [at, stop); gives its requests and those that are covered."""
@@ -188,11 +222,16 @@ class _Run:
         if open_change is not None and open_change.state == "confirmed":
             self._follow(open_change, at)
             return
-        self._sums = np.maximum(0.0, self._sums + z - self._allowance)
+        self._sums = evidence(self._z_since(at), self._allowance)
         if open_change is not None:
             self._decide(open_change, at)
         elif (self._sums > self._thresholds).any():
             self._raise(at)
+
+    def _z_since(self, at: int) -> Any:
+        """Departures of the steps since the last decision, of a day at most; [step, statistic]."""
+        z = self._z[:, max(self._reset, at + 1 - PER_DAY) - self._first : at + 1 - self._first]
+        return z[:, ~np.isnan(z[0])].T
 
     def _raise(self, at: int) -> None:
         statistic = int(np.argmax(self._sums / self._thresholds))
@@ -250,7 +289,7 @@ class _Run:
             self._restart(at)
 
     def _restart(self, at: int) -> None:
-        self._sums[:] = 0.0
+        self._sums = np.zeros(2)
         self._reset = at + 1
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tailtrace.analytics.attribution.jit import kernel
 from tailtrace.analytics.detection.counts import Counts
 
 LEVELS: Final = ((0.5, 0.75, 0.9), (0.95,))
@@ -28,39 +29,68 @@ POOLED: Final = 20
 class Reference:
     """Thresholds of groups of kinds. `group` of a kind is -1 where it is too rare to be judged.
 
-    `score`, `mean`, `variance` are by statistic; `score[s][g, k - first_bucket]` is the score of a request.
+    `score`, `mean`, `variance` are by statistic; `score[s, g, k - first_bucket]` is the score of a request.
     """
 
     group: Any
     requests: Any
     first_bucket: int
-    score: tuple[Any, ...]
-    mean: tuple[Any, ...]
-    variance: tuple[Any, ...]
+    score: Any
+    mean: Any
+    variance: Any
 
     def sums(self, cells: Counts, begin: int, end: int, start: int, stop: int) -> tuple[Any, Any, Any, Any]:
         """Of cells [begin, end), by interval of [start, stop): requests, those that are covered, and by statistic
         score minus expectation, and its variance (2 rows each).
         """
         width = stop - start
-        at = cells.interval[begin:end] - start
-        n, kind = cells.n[begin:end], cells.kind[begin:end]
-        group = self.group[kind]
-        known = group >= 0
-        total = np.bincount(at, n, width)
-        at, n, group = at[known], n[known], group[known]
-        bucket = np.clip(cells.bucket[begin:end][known] - self.first_bucket, 0, self.score[0].shape[1] - 1)
-        covered = np.bincount(at, n, width)
-        groups = len(self.requests)
-        by_group = np.bincount(at * groups + group, n, width * groups).reshape(width, groups)
-        # The reference's own mean is an estimate too: a group of few requests there is expected to be off by more.
-        spread = by_group * (1.0 + by_group / np.maximum(self.requests, 1.0))
-        excess, variance = np.zeros((2, width)), np.zeros((2, width))
-        for s in range(2):
-            seen = np.bincount(at, n * self.score[s][group, bucket], width)
-            excess[s] = seen - by_group @ self.mean[s]
-            variance[s] = spread @ self.variance[s]
+        total, covered, excess, variance = np.zeros(width), np.zeros(width), np.zeros((2, width)), np.zeros((2, width))
+        _add_up(
+            cells.interval[begin:end], cells.kind[begin:end], cells.bucket[begin:end], cells.n[begin:end], start,
+            self.first_bucket, self.group, self.requests, self.score, self.mean, self.variance, total, covered, excess,
+            variance,
+        )  # fmt: skip
         return total, covered, excess, variance
+
+
+@kernel
+def _add_up(
+    interval: Any, kind: Any, bucket: Any, n: Any, start: int, first_bucket: int, group: Any, requests: Any, score: Any,
+    mean: Any, variance: Any, total: Any, covered: Any, excess: Any, spread: Any,
+) -> None:  # fmt: skip
+    """One pass over cells in order of time: by interval requests, those of a known group, their score beyond the mean,
+    and its variance. The reference's own mean is an estimate too: a group of few requests there is expected to be off
+    by more.
+    """
+    last = score.shape[2] - 1
+    own = np.zeros(len(requests))
+    for i in range(len(interval)):
+        at = interval[i] - start
+        total[at] += n[i]
+        g = group[kind[i]]
+        if g >= 0:
+            k = min(max(bucket[i] - first_bucket, 0), last)
+            covered[at] += n[i]
+            own[g] += n[i]
+            for s in range(2):
+                excess[s, at] += n[i] * (score[s, g, k] - mean[s, g])
+        if i + 1 == len(interval) or interval[i + 1] != interval[i]:
+            for g in range(len(own)):
+                if own[g] > 0.0:
+                    seen = own[g] * (1.0 + own[g] / max(requests[g], 1.0))
+                    for s in range(2):
+                        spread[s, at] += seen * variance[s, g]
+                    own[g] = 0.0
+
+
+@kernel
+def histogram(
+    interval: Any, kind: Any, bucket: Any, n: Any, usual: Any, first: int, first_bucket: int, out: Any
+) -> None:  # fmt: skip
+    """Adds cells of intervals that are `usual` (by interval from `first` on) to `out` [kind, bucket]."""
+    for i in range(len(interval)):
+        if usual[interval[i] - first]:
+            out[kind[i], bucket[i] - first_bucket] += n[i]
 
 
 def build(histogram: Any, first_bucket: int) -> Reference:
@@ -84,7 +114,7 @@ def build(histogram: Any, first_bucket: int) -> Reference:
         scores.append(score)
         means.append(mean)
         variances.append(np.maximum((share * score**2).sum(axis=1) - mean**2, 1e-4))
-    return Reference(group, requests, first_bucket, tuple(scores), tuple(means), tuple(variances))
+    return Reference(group, requests, first_bucket, np.stack(scores), np.stack(means), np.stack(variances))
 
 
 def _groups(histogram: Any, totals: Any) -> Any:

@@ -25,7 +25,8 @@ EXAMPLES: Final = 3
 _ROWS: Final = 6_000
 _EXAMPLES: Final = """
 SELECT TraceId AS trace_id, toString(toUnixTimestamp64Nano(Start)) AS start_unix_ns, DurationNs AS duration_ns
-FROM requests FINAL WHERE Service = {service:String} AND Model = {model:String} AND Outcome = 'ok' AND Kind = 'request'
+FROM requests FINAL WHERE Service = {service:String} AND Model = {model:String}
+  AND ({route:String} = '' OR Route = {route:String}) AND Outcome = 'ok' AND Kind = 'request'
   AND toStartOfMinute(End) >= toDateTime64({since:Int64}, 0, 'UTC')
   AND toStartOfMinute(End) < toDateTime64({until:Int64}, 0, 'UTC')
 ORDER BY multiIf({metric:String} = 'ttft', ifNull(TtftNs, 0), {metric:String} = 'tpot', ifNull(TpotNs, 0), DurationNs)
@@ -36,34 +37,51 @@ ORDER BY multiIf({metric:String} = 'ttft', ifNull(TtftNs, 0), {metric:String} = 
 def explained(store: Store, row: ChangeRow, markers: Sequence[Marker], told: Sequence[ChangeRow]) -> ChangeRow:
     """The change with its stage, cause, marker and body. `told` are the changes that have theirs already."""
     after = row.onset, max(row.confirmed or row.suspected, row.onset + INTERVAL_S)
-    before = row.onset - BEFORE_S, row.onset
+    before = max(row.onset - BEFORE_S, _below(row, told)), row.onset
     spans = [(since // INTERVAL_S, until // INTERVAL_S) for since, until in (before, after)]
     # TPOT's stages are those after the first token: what came before cannot have changed it.
-    grown = growth(STAGES, *stage_cells(store, row.metric, row.service, row.model, spans[0], spans[1]))
-    sides = [
-        Selection(row.service, since * 10**9, until * 10**9, {"model": row.model}) for since, until in (before, after)
-    ]
-    comparison = compare(store, sides[0], sides[1], limit=_ROWS)
-    main = headline(comparison, "duration" if row.metric == "tpot" else row.metric)
+    grown = growth(STAGES, *stage_cells(store, row.series, spans[0], spans[1]))
     stage, share = (grown[0].stage, grown[0].share) if grown and grown[0].share > 0 else ("", 0.0)
     marker = nearest(row, markers)
-    parameters = {
-        "service": row.service, "model": row.model, "metric": row.metric, "since": after[0], "until": after[1],
-        "limit": EXAMPLES,
-    }  # fmt: skip
+    made = replace(row, stage=stage, stage_share=share, marker=marker.id if marker else "")
+    made = replace(made, cause=cause_of(made, told))
     body: dict[str, Any] = {
-        "change": asdict(main) if main else None,
-        "n": [comparison.a.n, comparison.b.n],
         "before_unix_s": list(before),
         "after_unix_s": list(after),
         "growth": [asdict(each) for each in grown[:5] if each.share > 0],
-        "conditions": [asdict(each) for each in comparison.conditions if each.name != "version"][:5],
         "marker": asdict(marker) if marker else None,
+    }
+    # Of fifty routes with one cause the service tells the figures; a single one tells its own.
+    if not row.route or not any(each.route and each.cause == made.cause for each in told):
+        body |= _figures(store, row, before, after)
+    return replace(made, body=orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY).decode())
+
+
+def _figures(store: Store, row: ChangeRow, before: tuple[int, int], after: tuple[int, int]) -> dict[str, Any]:
+    filters = {"model": row.model} | ({"route": row.route} if row.route else {})
+    sides = [Selection(row.service, since * 10**9, until * 10**9, filters) for since, until in (before, after)]
+    comparison = compare(store, sides[0], sides[1], limit=_ROWS)
+    main = headline(comparison, "duration" if row.metric == "tpot" else row.metric)
+    parameters = {
+        "service": row.service, "model": row.model, "route": row.route, "metric": row.metric, "since": after[0],
+        "until": after[1], "limit": EXAMPLES,
+    }  # fmt: skip
+    return {
+        "change": asdict(main) if main else None,
+        "n": [comparison.a.n, comparison.b.n],
+        "conditions": [asdict(each) for each in comparison.conditions if each.name != "version"][:5],
         "examples": store.query(_EXAMPLES, parameters, role="jobs"),
     }
-    text = orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY).decode()
-    made = replace(row, stage=stage, stage_share=share, marker=marker.id if marker else "", body=text)
-    return replace(made, cause=cause_of(made, told))
+
+
+def _below(row: ChangeRow, told: Sequence[ChangeRow]) -> int:
+    """For a change on top of another: since when that one had lasted. 0 for others."""
+    under = [
+        each.onset
+        for each in told
+        if row.on_top and not each.on_top and each.series == row.series and each.onset < row.onset
+    ]
+    return max(under, default=0)
 
 
 def headline(comparison: Comparison, metric: str) -> PercentileChange | None:

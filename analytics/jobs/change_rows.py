@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, fields, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -17,33 +17,42 @@ from tailtrace.ingest.store import Store
 SAME: Final = 12
 """Onsets of one series that lie this many intervals apart are one change, seen with more data."""
 
+Key = tuple[str, str, str, str]
+"""Metric, service, model and route of a series."""
+
 _SELECT: Final = """
-SELECT Id AS id, Metric AS metric, Service AS service, Model AS model, toInt64(toUnixTimestamp(Onset)) AS onset,
+SELECT Id AS id, Metric AS metric, Service AS service, Model AS model, Route AS route,
+  toInt64(toUnixTimestamp(Onset)) AS onset,
   toInt64(toUnixTimestamp(SuspectedAt)) AS suspected, toInt64(toUnixTimestamp(ConfirmedAt)) AS confirmed,
-  toInt64(toUnixTimestamp(Until)) AS until, State AS state, Statistic AS statistic, Departure AS departure,
+  toInt64(toUnixTimestamp(Until)) AS until, State AS state, Statistic AS statistic, OnTop AS on_top,
+  Departure AS departure,
   Stage AS stage, StageShare AS stage_share, Cause AS cause, Marker AS marker, Body AS body
 FROM changes FINAL WHERE Onset >= toDateTime64({since:Int64}, 0, 'UTC')
 """
 _STAMP: Final = pa.timestamp("s", "UTC")
+# In the order of ChangeRow's fields.
 _SCHEMA: Final = pa.schema(
     [
         ("Id", pa.string()), ("Metric", pa.string()), ("Service", pa.string()), ("Model", pa.string()),
-        ("Onset", _STAMP), ("SuspectedAt", _STAMP), ("ConfirmedAt", _STAMP), ("Until", _STAMP), ("State", pa.string()),
-        ("Statistic", pa.string()), ("Departure", pa.float64()), ("Stage", pa.string()), ("StageShare", pa.float64()),
-        ("Cause", pa.string()), ("Marker", pa.string()), ("Body", pa.string()),
-        ("UpdatedAt", pa.timestamp("us", "UTC")),
+        ("Route", pa.string()), ("Onset", _STAMP), ("SuspectedAt", _STAMP), ("ConfirmedAt", _STAMP), ("Until", _STAMP),
+        ("State", pa.string()), ("Statistic", pa.string()), ("Departure", pa.float64()), ("Stage", pa.string()),
+        ("StageShare", pa.float64()), ("Cause", pa.string()), ("Marker", pa.string()), ("Body", pa.string()),
+        ("OnTop", pa.bool_()), ("UpdatedAt", pa.timestamp("us", "UTC")),
     ]
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeRow:
-    """One stored change; times are Unix seconds at the edges of intervals, `until` exclusive."""
+    """One stored change; times are Unix seconds at the edges of intervals, `until` exclusive. `route`: empty for all
+    routes together.
+    """
 
     id: str
     metric: str
     service: str
     model: str
+    route: str
     onset: int
     suspected: int
     confirmed: int | None
@@ -56,10 +65,11 @@ class ChangeRow:
     cause: str = ""
     marker: str = ""
     body: str = ""
+    on_top: bool = False
 
     @property
-    def series(self) -> tuple[str, str, str]:
-        return self.metric, self.service, self.model
+    def series(self) -> Key:
+        return self.metric, self.service, self.model, self.route
 
     def found(self) -> Found:
         """As the detector carries it on."""
@@ -68,7 +78,7 @@ class ChangeRow:
         state: Any = self.state
         return Found(
             self.onset // INTERVAL_S, self.suspected // INTERVAL_S - 1, self.statistic, self.departure, state,
-            confirmed, until,
+            confirmed, until, self.on_top,
         )  # fmt: skip
 
 
@@ -84,28 +94,19 @@ def save(store: Store, rows: Sequence[ChangeRow]) -> None:
     if not rows:
         return
     now = time.time_ns() // 1000
-    columns: Mapping[str, list[Any]] = {
-        "Id": [row.id for row in rows], "Metric": [row.metric for row in rows],
-        "Service": [row.service for row in rows], "Model": [row.model for row in rows],
-        "Onset": [row.onset for row in rows], "SuspectedAt": [row.suspected for row in rows],
-        "ConfirmedAt": [row.confirmed for row in rows], "Until": [row.until for row in rows],
-        "State": [row.state for row in rows], "Statistic": [row.statistic for row in rows],
-        "Departure": [row.departure for row in rows], "Stage": [row.stage for row in rows],
-        "StageShare": [row.stage_share for row in rows], "Cause": [row.cause for row in rows],
-        "Marker": [row.marker for row in rows], "Body": [row.body for row in rows], "UpdatedAt": [now] * len(rows),
-    }  # fmt: skip
-    store.insert_arrow("changes", pa.table(columns, schema=_SCHEMA), role="jobs")
+    values = zip(*(astuple(row) for row in rows), strict=True)
+    arrays = [pa.array(list(column), field.type) for column, field in zip(values, _SCHEMA, strict=False)]
+    arrays.append(pa.array([now] * len(rows), _SCHEMA[-1].type))
+    store.insert_arrow("changes", pa.Table.from_arrays(arrays, schema=_SCHEMA), role="jobs")
 
 
-def merged(
-    series: tuple[str, str, str], stored: Sequence[ChangeRow], found: Sequence[Found], from_s: int
-) -> list[ChangeRow]:
+def merged(series: Key, stored: Sequence[ChangeRow], found: Sequence[Found], from_s: int) -> list[ChangeRow]:
     """The rows of a series that differ from what is stored, after a judgement of all that began at or after `from_s`.
 
     A change keeps its id, and what was worked out about it, while its onset moves a little; a stored one that the data
     no longer show is withdrawn.
     """
-    left = [row for row in stored if row.series == series]
+    left = [row for row in stored if row.series == series and row.state != "cost_shift"]
     changed = []
     for each in found:
         fresh = _row(series, each)
@@ -131,6 +132,8 @@ def merged(
 
 
 def _same(row: ChangeRow, fresh: ChangeRow) -> bool:
+    if row.on_top != fresh.on_top:
+        return False
     if abs(row.onset - fresh.onset) <= SAME * INTERVAL_S:
         return True
     end, other = (each.until if each.until is not None else 1 << 60 for each in (row, fresh))
@@ -138,10 +141,11 @@ def _same(row: ChangeRow, fresh: ChangeRow) -> bool:
     return both and row.onset < other and fresh.onset < end
 
 
-def _row(series: tuple[str, str, str], each: Found) -> ChangeRow:
+def _row(series: Key, each: Found) -> ChangeRow:
     identity = hashlib.blake2b("\x1f".join((*series, str(each.onset))).encode(), digest_size=8).hexdigest()
     return ChangeRow(
         identity, *series, each.onset * INTERVAL_S, (each.suspected + 1) * INTERVAL_S,
         None if each.confirmed is None else (each.confirmed + 1) * INTERVAL_S,
         None if each.until is None else (each.until + 1) * INTERVAL_S, each.state, each.statistic, each.departure,
+        on_top=each.on_top,
     )  # fmt: skip

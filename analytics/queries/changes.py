@@ -11,11 +11,11 @@ from tailtrace.errors import NotFound
 from tailtrace.ingest.store import Store
 
 _S: Final = 1_000_000_000
-_COLUMNS: Final = """Id AS id, Metric AS metric, Service AS service, Model AS model, State AS state,
+_COLUMNS: Final = """Id AS id, Metric AS metric, Service AS service, Model AS model, Route AS route, State AS state,
   toInt64(toUnixTimestamp(Onset)) AS onset, toInt64(toUnixTimestamp(SuspectedAt)) AS suspected,
   toInt64(toUnixTimestamp(ConfirmedAt)) AS confirmed, toInt64(toUnixTimestamp(Until)) AS until,
   Statistic AS statistic, Departure AS departure, Stage AS stage, StageShare AS stage_share, Cause AS cause,
-  Body AS body"""
+  OnTop AS on_top, Body AS body"""
 _LIST: Final = f"""
 SELECT {_COLUMNS} FROM changes FINAL
 WHERE ({{service:String}} = '' OR Service = {{service:String}}) AND ({{state:String}} = '' OR State = {{state:String}})
@@ -24,23 +24,28 @@ ORDER BY Onset DESC, id LIMIT {{limit:UInt32}}
 """
 _ONE: Final = f"SELECT {_COLUMNS} FROM changes FINAL WHERE Id = {{id:String}}"
 _SERIES: Final = """
-SELECT Metric AS metric, Service AS service, Model AS model, toInt64(toUnixTimestamp(JudgedUpTo)) AS upto,
+SELECT Metric AS metric, Service AS service, Model AS model, Route AS route,
+  toInt64(toUnixTimestamp(JudgedUpTo)) AS upto,
   Learning AS learning, LearningOf AS learning_of, Covered AS covered
-FROM series_state FINAL WHERE {service:String} = '' OR Service = {service:String}
-ORDER BY service, model, metric LIMIT 2000
+FROM series_state FINAL WHERE Metric != 'stages' AND ({service:String} = '' OR Service = {service:String})
+ORDER BY service, model, route, metric LIMIT 2000
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeEntry:
-    """A change of one series. Changes of one `cause` are told together. `detail`: before and after, stages, traffic,
-    examples; null until it is confirmed.
+    """A change of one series; `route` is empty for all routes together. Changes of one `cause` are told together.
+
+    `state`: suspected, confirmed, dismissed, resolved, accepted, withdrawn; cost_shift where `stage` grew and the
+    request did not. `on_top`: came while another change of the series was going on. `detail`: before and after, stages,
+    traffic, examples; null until it is confirmed.
     """
 
     id: str
     metric: str
     service: str
     model: str
+    route: str
     state: str
     onset_unix_ns: str
     suspected_unix_ns: str
@@ -51,6 +56,7 @@ class ChangeEntry:
     stage: str
     stage_share: float
     cause: str
+    on_top: bool
     detail: dict[str, Any] | None
 
 
@@ -63,6 +69,7 @@ class SeriesState:
     metric: str
     service: str
     model: str
+    route: str
     judged_up_to_unix_ns: str
     learning: int
     learning_of: int
@@ -90,7 +97,7 @@ def list_changes(
     found = [_entry(row) for row in store.query(_LIST, values, role="ui")]
     series = [
         SeriesState(
-            row["metric"], row["service"], row["model"], str(int(row["upto"]) * _S), int(row["learning"]),
+            row["metric"], row["service"], row["model"], row["route"], str(int(row["upto"]) * _S), int(row["learning"]),
             int(row["learning_of"]), float(row["covered"]),
         )
         for row in store.query(_SERIES, {"service": service}, role="ui")
@@ -111,8 +118,8 @@ def _entry(row: Any) -> ChangeEntry:
         return None if value is None else str(int(value) * _S)
 
     return ChangeEntry(
-        row["id"], row["metric"], row["service"], row["model"], row["state"], str(int(row["onset"]) * _S),
+        row["id"], row["metric"], row["service"], row["model"], row["route"], row["state"], str(int(row["onset"]) * _S),
         str(int(row["suspected"]) * _S), ns(row["confirmed"]), ns(row["until"]), row["statistic"],
-        float(row["departure"]), row["stage"], float(row["stage_share"]), row["cause"],
+        float(row["departure"]), row["stage"], float(row["stage_share"]), row["cause"], bool(row["on_top"]),
         orjson.loads(row["body"]) if row["body"] else None,
     )  # fmt: skip

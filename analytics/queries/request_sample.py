@@ -15,7 +15,8 @@ from tailtrace.stages import REQUEST_STAGES, UNEXPLAINED
 MAX_ROWS: Final = 50_000
 STAGE_NAMES: Final = (*(stage.name for stage in REQUEST_STAGES), UNEXPLAINED)
 _STEMS: Final = (*(stage.column for stage in REQUEST_STAGES), "Unexplained")
-_SUMS: Final = ", ".join(f"sum({stem}Ns) AS {stem}" for stem in _STEMS)
+# Not named as the columns are: there is a stage `route`, and a filter on the column Route would mean its sum.
+_SUMS: Final = ", ".join(f"sum({stem}Ns) AS {stem}Sum" for stem in _STEMS)
 _TIME: Final = (
     "End >= fromUnixTimestamp64Nano({since:Int64}, 'UTC') AND End < fromUnixTimestamp64Nano({until:Int64}, 'UTC')"
     " AND toStartOfMinute(End) >= toStartOfMinute(fromUnixTimestamp64Nano({since:Int64}, 'UTC'))"
@@ -98,7 +99,7 @@ def request_sample(
     where, parameters = selection.where(), selection.parameters()
     counted = store.query(_COUNT.replace("{time}", _TIME).replace("{where}", where), parameters, role="ui")[0]
     n = int(counted["n"])
-    stages = [name for name, stem in zip(STAGE_NAMES, _STEMS, strict=True) if counted[stem]] if n else []
+    stages = [name for name, stem in zip(STAGE_NAMES, _STEMS, strict=True) if counted[f"{stem}Sum"]] if n else []
     if UNEXPLAINED not in stages:
         stages.append(UNEXPLAINED)
     stem_of = dict(zip(STAGE_NAMES, _STEMS, strict=True))
