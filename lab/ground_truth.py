@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 from tailtrace.lab.clock import SECOND
 from tailtrace.lab.constants import Constants
@@ -41,6 +42,15 @@ class Truth:
     scenario: str
     seed: int
     causes: tuple[InjectedCause, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """What is written beside a scenario; instants are strings, as in OTLP/JSON."""
+        found = dataclasses.asdict(self)
+        found["causes"] = [
+            {key: str(value) if key.endswith("_unix_ns") else value for key, value in cause.items()}
+            for cause in found["causes"]
+        ]
+        return found
 
 
 def stage_times(request: Request, constants: Constants) -> dict[str, int]:

@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Final, TypeVar, get_type_hints
 
 from tailtrace.errors import ConfigError, NotFound
 from tailtrace.lab.clock import SECOND
@@ -16,6 +16,11 @@ from tailtrace.lab.constants import stream
 from tailtrace.lab.effects import EFFECTS, SCALING
 
 FOLDER = Path(__file__).parent / "scenarios"
+# `NAME+no_gpm` and the like: any scenario with a part of what the fleet tells of itself taken away.
+REMOVED: Final[Mapping[str, Mapping[str, Any]]] = {
+    "no_gpm": {"gpm": False}, "no_sampler": {"sampler": False}, "no_steps": {"steps": False},
+    "sparse_spans": {"spans": "sparse"},
+}  # fmt: skip
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _T = TypeVar("_T")
 
@@ -176,12 +181,22 @@ class Scenario:
         )
         return dataclasses.replace(self, traffic=traffic)
 
+    def without(self, *removed: str) -> Scenario:
+        """The same story with evidence taken away: names of `REMOVED`."""
+        changes = {key: value for name in removed for key, value in REMOVED[name].items()}
+        name = "+".join([self.name, *removed])
+        return dataclasses.replace(self, name=name, evidence=dataclasses.replace(self.evidence, **changes))
+
     @staticmethod
     def load(name: str | Path) -> Scenario:
-        """A scenario of the package by name, or a TOML file by path.
+        """A scenario of the package by name, or a TOML file by path; `+no_gpm`, `+no_sampler`, `+no_steps` and
+        `+sparse_spans` behind either take that evidence away.
 
         Raises NotFound for an unknown name, ConfigError for a file that cannot be run.
         """
+        base, plus, last = str(name).rpartition("+")
+        if plus and last in REMOVED:
+            return Scenario.load(base).without(last)
         path = Path(name)
         if path.suffix != ".toml":
             path = FOLDER / f"{name}.toml"

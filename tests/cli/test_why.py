@@ -90,3 +90,14 @@ def test_the_lab_lists_its_scenarios(tailtrace: Run) -> None:
     out = tailtrace("lab", "list").out
     assert "throttled              GPU clocks are throttled" in out
     assert json.loads(tailtrace("lab", "list", "--json").out)["no_work"] == "Requests stop arriving"
+
+
+def test_the_lab_says_what_it_injects(tailtrace: Run) -> None:
+    told = json.loads(tailtrace("lab", "truth", "auth_dependency", "--seed", "3", "--until", "1790000000000000000").out)
+    (cause,) = told["causes"]
+    assert (told["scenario"], cause["code"], cause["stage"], cause["service"]) == (
+        "auth_dependency", "auth_dependency", "auth", "gateway",
+    )  # fmt: skip
+    assert cause["start_unix_ns"] == "1789997600000000000"
+    assert cause["added_ns"] > 10**9
+    assert "NAME+no_gpm" in tailtrace("lab", "list").out

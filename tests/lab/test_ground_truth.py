@@ -66,3 +66,12 @@ def test_where_only_one_stage_is_touched_the_others_stay() -> None:
     assert added > 50e6
     for stage in ("rate_limit", "route", "dispatch", "parse", "tokenize", "engine_submit", "batch_wait", "forward"):
         assert abs(mean_ns(scenario, stage) - mean_ns(scenario.without_faults(), stage)) < 0.02 * added
+
+
+def test_the_json_beside_a_scenario_has_exactly_these_keys() -> None:
+    told = truth(Scenario.load("throttled"), end_unix_ns=END, seed=3).as_json()
+    assert list(told) == ["scenario", "seed", "causes"]
+    (cause,) = told["causes"]
+    assert list(cause) == ["code", "stage", "service", "replica", "start_unix_ns", "end_unix_ns", "added_ns"]
+    assert (cause["start_unix_ns"], told["seed"]) == (str(END - 2400 * 10**9), 3)
+    assert type(cause["added_ns"]) is int

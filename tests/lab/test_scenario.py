@@ -7,8 +7,9 @@ import pytest
 
 from tailtrace.causes import BY_CODE
 from tailtrace.errors import ConfigError, NotFound
+from tailtrace.lab import history, history_metrics
 from tailtrace.lab.effects import EFFECTS, SCALING
-from tailtrace.lab.scenario import FOLDER, Scenario, list_scenarios, parse
+from tailtrace.lab.scenario import FOLDER, REMOVED, Scenario, list_scenarios, parse
 from tailtrace.stages import BY_NAME
 
 GOOD = """
@@ -114,3 +115,47 @@ def test_evidence_can_be_removed_and_late_replicas_need_a_fleet() -> None:
     late = GOOD.replace("replicas = 2", "replicas = 1") + '[[cause]]\ncode = "scale_up_late"\nat = 1\n'
     with pytest.raises(ConfigError, match="the service needs two"):
         parse(tomllib.loads(late), "x")
+
+
+def test_there_is_a_scenario_for_every_cause_and_every_situation() -> None:
+    """Each cause of the vocabulary (unknown is none), two at once, nothing wrong, and only other traffic."""
+    loaded = {name: Scenario.load(name) for name in list_scenarios()}
+    alone = {scenario.faults[0].code for scenario in loaded.values() if len(scenario.faults) == 1}
+    assert alone == set(BY_CODE) - {"unknown"}
+    pairs = [scenario for scenario in loaded.values() if len({fault.code for fault in scenario.faults}) == 2]
+    assert len(pairs) >= 3
+    assert {"busy", "idle", "healthy_hour"} <= {name for name, scenario in loaded.items() if not scenario.faults}
+    assert [fault.code for fault in loaded["traffic_changed"].faults] == ["traffic_changed"]
+
+
+@pytest.mark.parametrize("name", sorted(REMOVED))
+def test_any_scenario_can_be_told_with_less_evidence(name: str) -> None:
+    whole = Scenario.load("throttled")
+    less = Scenario.load(f"throttled+{name}")
+    assert less.name == f"throttled+{name}"
+    assert (less.fleet, less.traffic, less.faults) == (whole.fleet, whole.traffic, whole.faults)
+    changed = [each for each in ("sampler", "gpm", "steps", "spans")
+               if getattr(less.evidence, each) != getattr(whole.evidence, each)]  # fmt: skip
+    assert len(changed) == 1
+    assert whole.without("no_gpm", "no_steps") == Scenario.load("throttled+no_gpm+no_steps")
+
+
+def test_what_is_taken_away_is_not_told() -> None:
+    def told(name: str) -> tuple[str, str]:
+        scenario, end = Scenario.load(name), 1_790_000_000_000_000_000
+        spans = b"".join(history(scenario, end_unix_ns=end, hours=0.2, seed=3))
+        return str(spans), str(b"".join(history_metrics(scenario, end_unix_ns=end, hours=0.2, seed=3)))
+
+    spans, counters = told("throttled")
+    assert "tailtrace.steps" in spans
+    assert "prefill" in spans
+    assert "sm_active" in counters
+    assert "sm_active" not in told("throttled+no_gpm")[1]
+    assert told("throttled+no_sampler")[1] == "b''"
+    assert "tailtrace.steps" not in told("throttled+no_steps")[0]
+    assert len(told("throttled+sparse_spans")[0]) < 0.7 * len(spans)
+
+
+def test_a_name_with_a_plus_that_removes_nothing_is_unknown() -> None:
+    with pytest.raises(NotFound, match="no scenario 'throttled\\+no_luck'"):
+        Scenario.load("throttled+no_luck")
