@@ -1,8 +1,10 @@
-"""What `tailtrace sample` costs for 8 GPUs at the fast tier, and whether an event loop beside it notices.
+"""What `tailtrace sample` costs for 8 GPUs at the fast tier, and whether an instrumented app beside it notices.
 
-The GPUs are the NVML stub, which answers at once: this is the sampler's own cost, not the driver's.
-`interval_s_pcie_call` is the mean time between two fast ticks while
-every GPU's PCIe traffic is read by the call that blocks for 20 ms in each direction.
+The GPUs are the NVML stub, which answers at once: this is the sampler's own cost, not the driver's. CPU is user and
+system time of the process, its start left out. The app is an ASGI app under `wrap_gateway` with its loop watched, asked
+in the same process; "alone" is the same app while the sampler is stopped (SIGSTOP), in turn. `..._pcie_call` is with
+every GPU's PCIe traffic read by the call that blocks for 20 ms in each direction: the sampler's CPU, the mean time
+between two of its fast ticks (asked: 0.25 s), and the app beside it.
 """
 
 from __future__ import annotations
@@ -23,10 +25,14 @@ from typing import Any
 
 from harness import Figure, arguments, cpu_seconds, quantile, report, workspace
 
+from tailtrace.instrumentation import instrument, shutdown, wrap_gateway
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from nvml_stub import build
 
 _PROBE_S = 0.005
+_CHUNKS = 50
+_SCOPE = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "headers": [], "query_string": b""}
 _AMPERE_WITHOUT_BYTE_COUNTERS = "arch 7\nfield.197.err 3\nfield.198.err 3\n"
 
 
@@ -88,9 +94,9 @@ def sampling(library: Path, endpoint: str, state: str = "") -> Iterator[int]:
         process.wait()
 
 
-def cpu_pct(pid: int, seconds: float) -> float:
+def cpu_pct(pid: int, seconds: float, settle_s: float = 4.0) -> float:
     """CPU of a running sampler in percent of one core, its start left out."""
-    time.sleep(4)
+    time.sleep(settle_s)
     used, started = cpu_seconds(pid), time.monotonic()
     time.sleep(seconds)
     return 100 * (cpu_seconds(pid) - used) / (time.monotonic() - started)
@@ -102,47 +108,94 @@ def sampler_cpu_pct(work: Path, seconds: float) -> float:
         return cpu_pct(pid, seconds)
 
 
-def loop_lag_ms(seconds: float) -> float:
-    """99th percentile of how late a loop that does nothing else runs a callback."""
+async def _hello(scope: Any, receive: Any, send: Any) -> None:
+    await receive()
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
+    for _ in range(_CHUNKS):
+        await send({"type": "http.response.body", "body": b"data: x\n\n", "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
 
-    async def main() -> list[float]:
-        loop, lags = asyncio.get_running_loop(), []
+
+class App:
+    """An instrumented app on a loop of its own, which answers a request every few milliseconds while it is measured."""
+
+    def __init__(self, endpoint: str) -> None:
+        instrument("bench-app", endpoint=endpoint)
+        self._app = wrap_gateway(_hello)
+        self._runner = asyncio.Runner()
+
+    def measure(self, seconds: float) -> tuple[float, float]:
+        """99th percentile of how late the loop runs a due callback, and median time of a request, in milliseconds."""
+        lags, took = self._runner.run(self._serve(seconds))
+        return 1000 * quantile(lags, 0.99), 1000 * statistics.median(took)
+
+    def close(self) -> None:
+        self._runner.close()
+        shutdown(2.0)
+
+    async def _serve(self, seconds: float) -> tuple[list[float], list[float]]:
+        loop = asyncio.get_running_loop()
+        lags: list[float] = []
+        took: list[float] = []
         end = loop.time() + seconds
         while loop.time() < end:
             due = loop.time() + _PROBE_S
             await asyncio.sleep(_PROBE_S)
-            lags.append(loop.time() - due)
-        return lags
+            lags.append(max(0.0, loop.time() - due))
+            started = loop.time()
+            await self._app(dict(_SCOPE), _receive_request, _send_nothing)
+            took.append(loop.time() - started)
+        return lags, took
 
-    return 1000 * quantile(asyncio.run(main()), 0.99)
+
+async def _receive_request() -> dict[str, Any]:
+    return {"type": "http.request", "body": b"{}", "more_body": False}
+
+
+async def _send_nothing(message: Any) -> None:
+    """The client takes everything at once."""
+
+
+def beside(app: App, pid: int, seconds: float, pairs: int) -> dict[str, tuple[float, float]]:
+    """Medians of (lag, request) with the sampler running and stopped, in turn."""
+    found: dict[str, list[tuple[float, float]]] = {"alone": [], "beside": []}
+    for pair in range(pairs):
+        for which in ("alone", "beside") if pair % 2 else ("beside", "alone"):
+            if which == "alone":
+                os.kill(pid, signal.SIGSTOP)
+            try:
+                found[which].append(app.measure(seconds / pairs / 2))
+            finally:
+                os.kill(pid, signal.SIGCONT)
+    return {
+        which: (statistics.median(lag for lag, _ in made), statistics.median(one for _, one in made))
+        for which, made in found.items()
+    }
 
 
 def main() -> None:
     parser = arguments(__doc__ or "")
-    parser.add_argument("--seconds", type=float, default=60.0, help="seconds of each measurement")
-    parser.add_argument("--pairs", type=int, default=5, help="loop lag with and without the sampler, in turn")
+    parser.add_argument("--seconds", type=float, default=40.0, help="seconds of each measurement; there are three")
+    parser.add_argument("--pairs", type=int, default=8, help="the app with and without the sampler, in turn")
     options = parser.parse_args()
     seconds, pairs = (5.0, 2) if options.quick else (options.seconds, options.pairs)
     figures: dict[str, Figure] = {}
     with workspace(options.work) as work, receiver() as (endpoint, told):
         library = build(work)
+        app = App(endpoint)
         with sampling(library, endpoint) as pid:
             figures["sampler_cpu_pct"] = cpu_pct(pid, seconds)
-        alone, beside = [], []
-        for _ in range(pairs):
-            alone.append(loop_lag_ms(seconds / pairs))
-            with sampling(library, endpoint):
-                time.sleep(2)
-                beside.append(loop_lag_ms(seconds / pairs))
-        figures["loop_lag_p99_ms_alone"] = statistics.median(alone)
-        figures["loop_lag_p99_ms_beside"] = statistics.median(beside)
-        while told.poll():
-            told.recv()
+            found = beside(app, pid, seconds, pairs)
+        for which, (lag, request) in found.items():
+            figures[f"loop_lag_p99_ms_{which}"], figures[f"request_ms_{which}"] = lag, request
         with sampling(library, endpoint, _AMPERE_WITHOUT_BYTE_COUNTERS) as pid:
-            time.sleep(3)
+            # What was told before is of the other sampler; the first interval holds this one's start.
+            time.sleep(4)
             while told.poll():
                 told.recv()
-            figures["sampler_cpu_pct_pcie_call"] = cpu_pct(pid, max(seconds / 2, 9.0))
+            figures["sampler_cpu_pct_pcie_call"] = cpu_pct(pid, max(seconds / 2, 11.0), settle_s=0.0)
+            figures["loop_lag_p99_ms_pcie_call"], figures["request_ms_pcie_call"] = app.measure(seconds / 4)
+        app.close()
         intervals = []
         while told.poll():
             intervals.append(told.recv())

@@ -39,8 +39,11 @@ _ID_AND_TIMES: Final = 28
 
 _double = Struct("<Bd").pack
 _fixed64 = Struct("<BQ").pack
-_sfixed64 = Struct("<Bq").pack
 _times = Struct("<BQBQ").pack
+_timed_int = Struct("<BQBq").pack
+_timed_double = Struct("<BQBd").pack
+_started_int = Struct("<BQBQBq").pack
+_started_double = Struct("<BQBQBd").pack
 
 
 class SpanData:
@@ -87,6 +90,16 @@ class SpanData:
 
     def __repr__(self) -> str:
         return f"SpanData({self.name!r}, {self.trace_id.hex()}/{self.span_id.hex()}, {dict(self.attributes)!r})"
+
+
+class Labels(dict[str, Any]):
+    """Attributes of a series that lives long: encoded once, for all its points. Not to be changed once made."""
+
+    __slots__ = ("encoded",)
+
+    def __init__(self, attributes: Attributes) -> None:
+        super().__init__(attributes)
+        self.encoded = encode_attributes(attributes, 0x3A)
 
 
 class Point:
@@ -356,24 +369,39 @@ def encode_metrics(resource: Attributes, points: Iterable[Point], *, scope: str 
     points = list(points)
     encoded_attributes: dict[int, bytes] = {}
     for point in points:
-        identity = id(point.attributes)
-        attributes = encoded_attributes.get(identity)
-        if attributes is None:
-            attributes = encoded_attributes[identity] = encode_attributes(point.attributes, 0x3A)
-        number = (
-            _sfixed64(0x31, point.value)
-            if isinstance(point.value, int) and _INT64_MIN <= point.value <= _INT64_MAX
-            else _double(0x21, float(point.value))
-        )
-        start = _fixed64(0x11, point.start_unix_ns) if point.start_unix_ns else b""
-        body = attributes + start + _fixed64(0x19, point.time_unix_ns) + number
-        metrics.setdefault((point.name, point.unit, point.kind), []).append(block(0x0A, body))
+        labels = point.attributes
+        if type(labels) is Labels:
+            attributes = labels.encoded
+        else:
+            identity = id(labels)
+            attributes = encoded_attributes.get(identity) or encode_attributes(labels, 0x3A)
+            encoded_attributes[identity] = attributes
+        value, start = point.value, point.start_unix_ns
+        if isinstance(value, int) and _INT64_MIN <= value <= _INT64_MAX:
+            number = (
+                _started_int(0x11, start, 0x19, point.time_unix_ns, 0x31, value)
+                if start
+                else _timed_int(0x19, point.time_unix_ns, 0x31, value)
+            )
+        else:
+            number = (
+                _started_double(0x11, start, 0x19, point.time_unix_ns, 0x21, float(value))
+                if start
+                else _timed_double(0x19, point.time_unix_ns, 0x21, float(value))
+            )
+        size = len(attributes) + len(number)
+        length = _LENGTHS[size] if size < 16384 else varint(size)
+        data = b"\x0a%b%b%b" % (length, attributes, number)
+        try:
+            metrics[point.name, point.unit, point.kind].append(data)
+        except KeyError:
+            metrics[point.name, point.unit, point.kind] = [data]
     encoded = []
-    for (name, unit, kind), data in metrics.items():
+    for (name, unit, kind), made in metrics.items():
         head = block(0x0A, _text(name)) + block(0x1A, _text(unit))
         if kind == "sum":
             # aggregation_temporality = cumulative, is_monotonic = true
-            encoded.append(block(0x12, head + block(0x3A, b"".join(data) + b"\x10%c\x18\x01" % _CUMULATIVE)))
+            encoded.append(block(0x12, head + block(0x3A, b"".join(made) + b"\x10%c\x18\x01" % _CUMULATIVE)))
         else:
-            encoded.append(block(0x12, head + block(0x2A, b"".join(data))))
+            encoded.append(block(0x12, head + block(0x2A, b"".join(made))))
     return block(0x0A, encode_resource(resource) + block(0x12, encode_scope(scope) + b"".join(encoded)))

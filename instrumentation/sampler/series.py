@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tailtrace.instrumentation.otlp import Point
+from tailtrace.instrumentation.otlp import Labels, Point
 from tailtrace.instrumentation.sampler.catalogue import BY_NAME
 
 
@@ -16,7 +16,7 @@ class Series:
 
     def __init__(self, name: str, attributes: Mapping[str, Any] | None = None) -> None:
         metric = BY_NAME[name]
-        self._attributes = dict(attributes or {})
+        self._attributes = Labels(attributes or {})
         foreign = self._attributes.keys() - set(metric.attributes)
         if foreign:
             raise KeyError(f"{name} has no attribute {', '.join(sorted(foreign))}")

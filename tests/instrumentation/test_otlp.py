@@ -12,7 +12,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
 
-from tailtrace.instrumentation.otlp import Point, SpanData, any_value, encode_metrics, encode_traces, varint
+from tailtrace.instrumentation.otlp import Labels, Point, SpanData, any_value, encode_metrics, encode_traces, varint
 from tailtrace.version import VERSION
 
 TRACE = bytes(range(16))
@@ -132,6 +132,23 @@ def test_any_value_round_trip(value: Any) -> None:
 @given(st.integers(0, 2**64 - 1))
 def test_varint_is_base_128(value: int) -> None:
     assert sum((byte & 127) << 7 * place for place, byte in enumerate(varint(value))) == value
+
+
+@pytest.mark.parametrize("value", [0, -3, 7.5, True, (1 << 63) - 1, 1 << 63, -(1 << 70), float("nan"), float("-inf")])
+@pytest.mark.parametrize("start", [0, START])
+def test_numbers_and_kept_labels_of_points(value: float, start: int) -> None:
+    labels = {"hw.id": "GPU-1", "tailtrace.rank": 3, "long": "x" * 20_000}
+    plain, kept = (
+        encode_metrics({}, [Point("m", "1", "sum" if start else "gauge", value, START, made, start)])
+        for made in (labels, Labels(labels))
+    )
+    assert plain == kept
+    metric = ExportMetricsServiceRequest.FromString(plain).resource_metrics[0].scope_metrics[0].metrics[0]
+    [point] = (metric.sum if start else metric.gauge).data_points
+    whole = isinstance(value, int) and abs(value) < 1 << 63
+    assert float(point.as_int if whole else point.as_double) == pytest.approx(float(value), nan_ok=True)
+    assert (point.time_unix_nano, point.start_time_unix_nano) == (START, start)
+    assert {pair.key: python(pair.value) for pair in point.attributes} == labels
 
 
 def test_metrics_are_read_back() -> None:
