@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import configparser
 import re
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -28,16 +30,49 @@ def compose() -> dict[str, Any]:
 def test_every_part_runs_a_command_that_exists_with_settings_that_exist() -> None:
     services = compose()["services"]
     ours = {name: service for name, service in services.items() if "tailtrace" in service["image"]}
-    assert set(ours) == {"ingest", "worker", "beat", "dashboard", "lab"}
+    assert set(ours) == {"ingest", "ingest-2", "worker", "beat", "dashboard", "lab"}
     for name, service in ours.items():
         assert set(service["environment"]) <= VARIABLES
         if "entrypoint" not in service:
-            assert service["command"] == [name]
-            assert name in COMMANDS
-    for argument in ours["lab"]["command"]:
+            assert service["command"] == [name.partition("-")[0]]
+            assert service["command"][0] in COMMANDS
+
+
+def test_every_receiver_has_a_journal_and_doors_of_its_own() -> None:
+    receivers = [service for service in compose()["services"].values() if service.get("command") == ["ingest"]]
+    for owned in ("volumes", "ports"):
+        given = [entry.rpartition(":")[0] for service in receivers for entry in service[owned]]
+        assert len(given) == len(set(given)) >= len(receivers) == 2
+
+
+def checked(path: Path) -> subprocess.CompletedProcess[str]:
+    """The file against the schema of the Compose specification that the checker brings along."""
+    return subprocess.run(
+        [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(path)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def test_the_compose_file_is_one(tmp_path: Path) -> None:
+    assert checked(ROOT / "compose.yaml").returncode == 0
+    broken = compose()
+    broken["services"]["ingest"]["helthcheck"] = {}
+    (tmp_path / "compose.yaml").write_text(yaml.safe_dump(broken))
+    refused = checked(tmp_path / "compose.yaml")
+    assert (refused.returncode, "helthcheck" in refused.stdout) == (1, True)
+
+
+def test_the_lab_knows_its_arguments() -> None:
+    """The other parts are run as processes by the end-to-end test, with this file's commands."""
+    lab = compose()["services"]["lab"]
+    told = subprocess.run(
+        [sys.executable, *lab["entrypoint"][1:], "--help"], capture_output=True, text=True, timeout=60, check=True
+    ).stdout
+    assert all(f"{argument.partition('=')[0]} " in told for argument in lab["command"])
+    for argument in lab["command"]:
         if "scenario" in argument:
             Scenario.load(argument.partition("=")[2])
-    assert ours["lab"]["profiles"] == ["lab"]
+    assert lab["profiles"] == ["lab"]
 
 
 def test_no_password_has_a_default_and_no_port_is_open_to_others() -> None:
@@ -53,7 +88,9 @@ def test_what_keeps_data_has_a_volume_and_all_have_limits_or_a_profile() -> None
     named = {line.partition(":")[0] for s in loaded["services"].values() for line in s.get("volumes", [])}
     assert set(loaded["volumes"]) <= named
     for name, service in loaded["services"].items():
-        assert "profiles" in service or service["deploy"]["resources"]["limits"]["memory"], name
+        assert (
+            service["profiles"] == ["lab"] if name == "lab" else service["deploy"]["resources"]["limits"]["memory"]
+        ), name
         for mounted in service.get("volumes", []):
             if mounted.startswith("./"):
                 assert (ROOT / mounted.partition(":")[0]).exists()

@@ -1,9 +1,13 @@
-"""Receivers, workers, beat and a dashboard as processes, on a server and a broker; one of each is killed."""
+"""Receivers, workers, beat and a dashboard as processes, on a server and a broker; one of each is killed.
+
+Commands, environment, broker and health checks are those of compose.yaml, with ports and folders of this machine.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -14,10 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from product_process import free_ports, wait_until
 from test_crashes import SPANS, Sender
 
 CLICKHOUSE = Path(__file__).resolve().parents[1] / "ingest" / "clickhouse_process.py"
+COMPOSE = yaml.safe_load((Path(__file__).resolve().parents[2] / "compose.yaml").read_text())["services"]
+SECRETS = {"CLICKHOUSE_PASSWORD": "secret", "REDIS_PASSWORD": "other-secret", "TAILTRACE_TOKEN": "token-of-all"}
 START_S = 180.0
 
 pytestmark = pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
@@ -52,18 +59,22 @@ class Part:
 class Receiver(Part):
     """`tailtrace ingest`."""
 
-    def __init__(self, number: int, folder: Path, environment: dict[str, str]) -> None:
+    def __init__(self, name: str, folder: Path, places: dict[str, str]) -> None:
         self.port, self.otlp_port = free_ports(2)
-        self.data = folder / f"journal-{number}"
-        command = tailtrace(
-            "ingest", f"--data={self.data}", f"--port={self.port}", f"--otlp-http-port={self.otlp_port}",
-            "--otlp-grpc-port=0",
+        self.data = folder / f"data-{name}"
+        options = (
+            f"--data={self.data}", f"--port={self.port}", f"--otlp-http-port={self.otlp_port}", "--otlp-grpc-port=0"
         )  # fmt: skip
-        super().__init__(f"ingest-{number}", folder, command, environment)
+        super().__init__(name, folder, *composed(name, places, *options))
+
+    def healthy(self) -> bool:
+        """What the container's health check would say."""
+        test = [part.replace(":8050/", f":{self.port}/") for part in COMPOSE[self.name]["healthcheck"]["test"][1:]]
+        return subprocess.run([sys.executable, *test[1:]], capture_output=True, timeout=30, check=False).returncode == 0
 
     def send(self, body: bytes, timeout_s: float = 30) -> bool:
         request = urllib.request.Request(
-            f"http://127.0.0.1:{self.otlp_port}/v1/traces", body, {"content-type": "application/x-protobuf"}
+            f"http://127.0.0.1:{self.otlp_port}/v1/traces", body, {"content-type": "application/x-protobuf", **BEARER}
         )
         try:
             with urllib.request.urlopen(request, timeout=timeout_s) as answer:
@@ -72,8 +83,26 @@ class Receiver(Part):
             return False
 
 
+BEARER = {"authorization": f"Bearer {SECRETS['TAILTRACE_TOKEN']}"}
+
+
 def tailtrace(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "tailtrace", *arguments]
+
+
+def placed(text: str, places: dict[str, str]) -> str:
+    """A value of the compose file: secrets filled in, and names of containers as addresses of this machine."""
+    text = re.sub(r"\$\{(\w+)[^}]*\}", lambda name: SECRETS[name[1]], text)
+    for name, place in places.items():
+        text = text.replace(name, place)
+    return text
+
+
+def composed(name: str, places: dict[str, str], *options: str) -> tuple[list[str], dict[str, str]]:
+    """Command and environment of one of our services."""
+    service = COMPOSE[name]
+    environment = {key: placed(value, places) for key, value in service["environment"].items()}
+    return tailtrace(*service["command"], *options), environment
 
 
 @pytest.fixture
@@ -100,29 +129,28 @@ def test_one_of_each_is_killed_and_every_span_is_judged_once(run: Callable[[Part
     clickhouse_port, redis_port, ui_port = free_ports(3)
     (tmp_path / "clickhouse").mkdir()
     server = [sys.executable, str(CLICKHOUSE), str(tmp_path / "clickhouse"), "secret", str(clickhouse_port)]
-    environment = {
-        "TAILTRACE_CLICKHOUSE_URL": f"http://default:secret@127.0.0.1:{clickhouse_port}/tailtrace",
-        "TAILTRACE_BROKER_URL": f"redis://127.0.0.1:{redis_port}/0",
-    }
+    places = {"clickhouse:8123": f"127.0.0.1:{clickhouse_port}", "redis:6379": f"127.0.0.1:{redis_port}"}
     # The receivers start before their server: what they take waits in their journals.
-    receivers = [run(Receiver(number, tmp_path, environment)) for number in (1, 2)]
-    redis = ["redis-server", "--port", str(redis_port), "--save", "", "--dir", str(tmp_path)]
-    run(Part("redis", tmp_path, redis, {}))
+    receivers = [run(Receiver(name, tmp_path, places)) for name in ("ingest", "ingest-2")]
+    redis = [part.replace("$$", "$") for part in COMPOSE["redis"]["command"]]
+    redis[-1] += f" --port {redis_port} --dir {tmp_path}"
+    run(Part("redis", tmp_path, redis, {"REDIS_PASSWORD": SECRETS["REDIS_PASSWORD"]}))
     for receiver in receivers:
         wait_until(f"start of {receiver.name}", lambda r=receiver: "ready" in r.told(), START_S)
     senders = [Sender(receiver, lane, pause_s=0.1) for lane, receiver in enumerate(receivers, start=1)]
     wait_until("acknowledgements without a server", lambda: all(s.acknowledged for s in senders), START_S)
 
     clickhouse = run(Part("clickhouse", tmp_path, server, {}))
-    dashboard = run(Part("dashboard", tmp_path, tailtrace("dashboard", f"--port={ui_port}"), environment))
-    workers = [run(Part(f"worker-{n}", tmp_path, tailtrace("worker", "--threads=1"), environment)) for n in (1, 2)]
-    run(Part("beat", tmp_path, tailtrace("beat"), environment))
+    dashboard = run(Part("dashboard", tmp_path, *composed("dashboard", places, f"--port={ui_port}")))
+    workers = [run(Part(f"worker-{n}", tmp_path, *composed("worker", places, "--threads=1"))) for n in (1, 2)]
+    run(Part("beat", tmp_path, *composed("beat", places)))
+    assert all(receiver.healthy() for receiver in receivers)
 
     def sql(statement: str) -> list[int]:
         request = urllib.request.Request(
             f"http://127.0.0.1:{ui_port}/api/v1/sql",
             json.dumps({"sql": statement}).encode(),
-            {"content-type": "application/json"},
+            {"content-type": "application/json", **BEARER},
         )
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:
@@ -156,7 +184,7 @@ def test_one_of_each_is_killed_and_every_span_is_judged_once(run: Callable[[Part
     assert receivers[1].process.wait(15) == 0
     drained = subprocess.run(
         tailtrace("drain", f"--data={receivers[1].data}"),
-        env={**os.environ, **environment}, capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, **composed("ingest-2", places)[1]}, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert (drained.returncode, "nothing is left" in drained.stdout) == (0, True), drained.stderr
     assert list((receivers[1].data / "journal").rglob("*.otlp")) == []
