@@ -40,7 +40,7 @@ class Cumulative:
         """Forget the source: it may have become another (driver reload, other GPU)."""
         self._raw = None
 
-    def update(self, raw: int, time_ns: int, *, bits: int = 64, most_per_s: float = 0.0) -> Step:
+    def update(self, raw: int, time_ns: int, bits: int = 64, most_per_s: float = 0.0) -> Step:
         """`raw` read at `time_ns`. `most_per_s` (0: unknown) is what the source can do at best, in its own unit.
 
         A step down is a wrap only where the counter has 32 bits and the rate across the wrap is one the link can carry;
@@ -53,7 +53,7 @@ class Cumulative:
         if elapsed <= 0:
             return Step.STALE
         delta = raw - former
-        most = most_per_s * _MARGIN * elapsed / 1e9
+        most = most_per_s * _MARGIN * elapsed / 1e9 if most_per_s else 0.0
         if delta < 0:
             delta += _WRAP_32
             if bits != 32 or not 0 < delta <= most:

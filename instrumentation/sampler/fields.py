@@ -129,23 +129,26 @@ class FieldBatch:
             if abs(stamp - tick_unix_ns) > _TRUSTED_SKEW_NS:
                 stamp = tick_unix_ns
             value = bits if kind == 3 else number_of(kind, bits)
-            if item.cumulative is None:
+            counter = item.cumulative
+            if counter is None:
                 points.append(item.series.point(value * item.scale, stamp))
             else:
-                self._advance(item, int(value), stamp, 32 if kind == _UNSIGNED_INT else 64, points)
+                self._advance(item, counter, int(value), stamp, 32 if kind == _UNSIGNED_INT else 64, points)
         if forgotten:
             self._set_active(item for item in self._active if item.reason is None)
             self._retry_at = now_s + _RETRY_S
 
-    def _advance(self, item: Field, value: int, stamp: int, bits: int, points: list[Point]) -> None:
-        counter = item.cumulative
-        assert counter is not None
-        step = counter.update(value, stamp, bits=bits, most_per_s=item.most_per_s)
+    def _advance(
+        self, item: Field, counter: Cumulative, value: int, stamp: int, bits: int, points: list[Point]
+    ) -> None:
+        step = counter.update(value, stamp, bits, item.most_per_s)
         if step is Step.ADVANCED:
-            points.append(item.series.point(counter.total * item.scale, stamp, counter.start_ns))
-            if item.rate is not None and counter.elapsed_ns <= item.longest_ns:
-                rate = counter.delta * item.scale * 1e9 / counter.elapsed_ns
-                points.append(item.rate.point(rate, stamp - counter.elapsed_ns // 2))
+            scale = item.scale
+            points.append(item.series.point(counter.total * scale, stamp, counter.start_ns))
+            rate = item.rate
+            if rate is not None and counter.elapsed_ns <= item.longest_ns:
+                per_s = counter.delta * scale * 1e9 / counter.elapsed_ns
+                points.append(rate.point(per_s, stamp - counter.elapsed_ns // 2))
         elif step is Step.IMPLAUSIBLE or step is Step.RESET:
             self._drops.add(step.value)
 

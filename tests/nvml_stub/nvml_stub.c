@@ -344,7 +344,7 @@ int nvmlEventSetWait_v2(void *s, Event *e, unsigned ms) {
       *e = (Event){&handles[0][0], 8, (uint64_t)xid, 0xFFFFFFFF, 0xFFFFFFFF};
       return OK;
     }
-    usleep(50000); /* a driver sleeps until there is something; polling often would be charged to the sampler */
+    usleep(250000); /* a driver sleeps until there is something; polling often would be charged to the sampler */
   } while (now_us() < until);
   return TIMEOUT;
 }
