@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -21,12 +21,14 @@ from tailtrace.dashboard.components.attributes import aria, data
 from tailtrace.dashboard.components.shell import freshness_words, range_controls, sidebar
 from tailtrace.dashboard.format import ZONE_COOKIE, use_zone
 from tailtrace.dashboard.pages import page_for
-from tailtrace.dashboard.parts import PARTS
+from tailtrace.dashboard.parts import Part, parts
+from tailtrace.dashboard.permission import use_permission
 from tailtrace.dashboard.text import Text, text_of_request
 from tailtrace.dashboard.views import HEADER, use_view, was_stopped
 from tailtrace.errors import TailtraceError
 from tailtrace.ingest.settings import ServerSettings
 from tailtrace.ingest.store import Store
+from tailtrace.ingest.tokens import Tokens
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +43,8 @@ _THEME: Final = {
 def add_router(dash: Any, store: Store, settings: ServerSettings) -> None:
     """Layout and callbacks of the whole application."""
     dash.layout = _layout()
+    known = parts(settings)
+    tokens = Tokens(settings)
 
     # Sync callbacks would run on the event loop itself, so the queries go to a thread and the callback awaits them.
     @dash.callback(  # type: ignore[untyped-decorator]
@@ -59,6 +63,7 @@ def add_router(dash: Any, store: Store, settings: ServerSettings) -> None:
         text = text_of_request(ctx.headers.get("accept-language", ""), ctx.cookies)
         use_zone(ctx.cookies.get(ZONE_COOKIE, ""))
         use_view(ctx.headers.get(HEADER, ""))
+        use_permission(tokens, ctx.headers, ctx.cookies)
         return await asyncio.to_thread(_draw, store, settings, text, pathname or "/", search or "", drawn)
 
     @dash.callback(  # type: ignore[untyped-decorator]
@@ -70,7 +75,8 @@ def add_router(dash: Any, store: Store, settings: ServerSettings) -> None:
         text = text_of_request(ctx.headers.get("accept-language", ""), ctx.cookies)
         use_zone(ctx.cookies.get(ZONE_COOKIE, ""))
         use_view(ctx.headers.get(HEADER, ""))
-        return await asyncio.to_thread(_later, store, text, place["name"], spec)
+        use_permission(tokens, ctx.headers, ctx.cookies)
+        return await asyncio.to_thread(_later, known, store, text, place["name"], spec)
 
     for name, arguments, lazy in _clientside():
         dash.clientside_callback(ClientsideFunction("tailtrace", name), *arguments, prevent_initial_call=lazy)
@@ -114,10 +120,10 @@ def _draw(
     return sidebar(text, address, page.key), ranged, None, None, fresh, failed
 
 
-def _later(store: Store, text: Text, name: str, spec: dict[str, str]) -> Any:
+def _later(known: Mapping[str, Part], store: Store, text: Text, name: str, spec: dict[str, str]) -> Any:
     """A part of a page; what fails there leaves the rest as it is."""
     try:
-        return PARTS[name](store, text, spec)
+        return known[name](store, text, spec)
     except TailtraceError as error:
         return html.P(str(error), className="tt-muted")
     except Exception:

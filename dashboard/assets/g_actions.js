@@ -1,18 +1,29 @@
-// Buttons that change something: one request to the API, then the page draws itself anew.
+// Buttons that change something: one request to the API, then the page draws itself anew, or the answer is told beside the button.
 (function (tt) {
   "use strict";
   document.addEventListener("click", async function (event) {
     if (event.target.closest("[data-again]")) return window.dash_clientside.set_props("tick", { data: Date.now() });
     const button = event.target.closest("button[data-post]");
-    if (!button || button.disabled) return;
+    if (!button || button.disabled) return undefined;
+    if (button.dataset.confirm && !window.confirm(button.dataset.confirm)) return undefined;
     button.disabled = true;
+    const say = (words, bad) => button.after(tt.make("span", { class: bad ? "tt-bad" : "tt-good", role: bad ? "alert" : "status" }, " " + words));
     try {
-      const answer = await fetch(button.dataset.post, { method: "POST", headers: { "Content-Type": "application/json" }, body: button.dataset.body });
-      if (!answer.ok) throw new Error(((await answer.json()).error || {}).message || String(answer.status));
+      const sent = { method: button.dataset.method || "POST", headers: { "Content-Type": "application/json" } };
+      if (button.dataset.body) sent.body = button.dataset.body;
+      const answer = await fetch(button.dataset.post, sent);
+      const told = answer.status === 204 ? {} : await answer.json();
+      if (!answer.ok) throw new Error((told.error || {}).message || String(answer.status));
+      if ("delivered" in told) {
+        button.disabled = false;
+        return say(told.delivered ? button.dataset.good : told.error, !told.delivered);
+      }
+      if (button.dataset.then) tt.go(button.dataset.then);
       window.dash_clientside.set_props("tick", { data: Date.now() });
     } catch (error) {
       button.disabled = false;
-      button.after(tt.make("span", { class: "tt-bad", role: "alert" }, " " + String(error.message || error)));
+      say(String(error.message || error), true);
     }
+    return undefined;
   });
 })(window.tailtrace);

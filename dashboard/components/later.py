@@ -11,7 +11,7 @@ from tailtrace.dashboard.text import Text
 
 
 def later(text: Text, name: str, **about: str) -> Any:
-    """The place of the part `name` (see `parts.PARTS`), and what it is about."""
+    """The place of the part `name` (see `dashboard.parts`), and what it is about."""
     return html.Div(
         [
             dcc.Store(id={"type": "later-spec", "name": name}, data=about),

@@ -21,7 +21,8 @@ _NAVIGATION = (
     ("overview", "/"), ("requests", "/requests"), ("diagnosis", "/diagnosis"), ("compare", "/compare"),
     ("regressions", "/regressions"), ("whatif", "/what-if"), None,
     ("gpus", "/gpus"), ("replicas", "/replicas"), ("map", "/map"), None,
-    ("alerts", "/alerts"), ("health", "/health"), ("settings", "/settings"),
+    ("alerts", "/alerts"), ("slos", "/slos"), ("rules", "/rules"), ("channels", "/channels"), None,
+    ("health", "/health"), ("settings", "/settings"),
 )  # fmt: skip
 
 _SAID = ("progress", "cancel", "away", "again")

@@ -9,6 +9,7 @@ from typing import Any, Final
 from tailtrace.dashboard.address import Address
 from tailtrace.dashboard.pages import (
     alerts,
+    channels,
     compare,
     diagnosis,
     gpus,
@@ -19,8 +20,10 @@ from tailtrace.dashboard.pages import (
     replicas,
     request,
     requests,
+    rules,
     service_map,
     settings,
+    slos,
     whatif,
 )
 from tailtrace.dashboard.text import Text
@@ -57,6 +60,9 @@ NAVIGATION: Final = (
     Page("replicas", "/replicas", replicas.draw, True, replicas.controls),
     Page("map", "/map", service_map.draw, True),
     Page("alerts", "/alerts", alerts.draw, False, alerts.controls),
+    Page("rules", "/rules", rules.draw, False),
+    Page("channels", "/channels", channels.draw, False),
+    Page("slos", "/slos", slos.draw, False),
     Page("health", "/health", health.draw, False),
     Page("settings", "/settings", settings.draw, False),
 )

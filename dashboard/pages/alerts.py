@@ -8,16 +8,23 @@ from urllib.parse import quote
 import dash_mantine_components as dmc
 from dash import html
 
+from tailtrace.analytics.queries.alerts import get_alert
 from tailtrace.analytics.queries.recorded import RecordedEpisode, recorded_episodes
 from tailtrace.dashboard.address import Address
-from tailtrace.dashboard.components.attributes import aria, data
+from tailtrace.dashboard.components.action import action
+from tailtrace.dashboard.components.alert_detail import alert_detail
+from tailtrace.dashboard.components.attributes import aria
+from tailtrace.dashboard.components.link import link
 from tailtrace.dashboard.components.page import notice, panel, tag
 from tailtrace.dashboard.format import count, duration, moment
+from tailtrace.dashboard.permission import read_only_note
 from tailtrace.dashboard.text import Text
+from tailtrace.errors import NotFound
 from tailtrace.ingest.settings import ServerSettings
 from tailtrace.ingest.store import Store
 
 STATES: Final = ("previous", "open", "acknowledged", "resolved")  # the first stands for all
+_MUTES: Final = ("1h", "8h", "1d")
 _KINDS: Final = {"open": "bad", "acknowledged": "warn", "resolved": "good"}
 
 
@@ -35,13 +42,36 @@ def controls(store: Store, text: Text, address: Address) -> Any:
 
 
 def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, address: Address) -> Any:
+    if address.id:
+        return _one(store, text, address)
     state = address.state if address.state in STATES[1:] else ""
     found = recorded_episodes(store, state=state)
     head = html.Div([html.H1(text("nav.alerts"))], className="tt-page-head")
     if not found:
         return html.Div([head, notice(text("alerts.none"), text("alerts.none.hint"))], className="tt-page")
     rows = [_row(text, one) for one in found]
-    return html.Div([head, panel(text("alerts.episodes"), count(len(found)), *rows)], className="tt-page")
+    return html.Div(
+        [head, read_only_note(text), panel(text("alerts.episodes"), count(len(found)), *rows)], className="tt-page"
+    )
+
+
+def _one(store: Store, text: Text, address: Address) -> Any:
+    """One alert with its evidence."""
+    back = link(text("alerts.back"), href=address.only("state").href("/alerts"), className="tt-button is-small")
+    try:
+        found = get_alert(store, address.id)
+    except NotFound as error:
+        return html.Div([html.H1(text("nav.alerts")), html.P(str(error)), back], className="tt-notice")
+    row = next((one for one in recorded_episodes(store) if one.id == found.id), None)
+    return html.Div(
+        [
+            html.Div([html.H1(text("nav.alerts")), back], className="tt-page-head"),
+            read_only_note(text),
+            panel(text("alerts.episodes"), found.rule, _row(text, row)) if row else None,
+            *alert_detail(text, found),
+        ],
+        className="tt-page",
+    )
 
 
 def _row(text: Text, one: RecordedEpisode) -> Any:
@@ -60,7 +90,9 @@ def _row(text: Text, one: RecordedEpisode) -> Any:
                 [
                     html.Div(
                         [
-                            html.Strong(one.summary or one.rule),
+                            link(
+                                one.summary or one.rule, href=Address(id=one.id).href("/alerts"), className="tt-strong"
+                            ),
                             tag(text.or_else(f"alerts.{one.state}", one.state), _KINDS.get(one.state, "")),
                             tag(text("alerts.flapping"), "warn") if one.flapping else None,
                         ],
@@ -69,24 +101,22 @@ def _row(text: Text, one: RecordedEpisode) -> Any:
                     html.Div([html.Span(fact) for fact in facts], className="tt-facts-inline"),
                 ]
             ),
-            html.Div([html.Span(one.rule, className="tt-caption"), " ", *_actions(text, one)]),
+            html.Div([html.Span(one.rule, className="tt-caption"), *_actions(text, one)], className="tt-ids"),
         ],
         className="tt-finding",
     )
 
 
 def _actions(text: Text, one: RecordedEpisode) -> list[Any]:
-    """Buttons that the browser sends to the API (assets/g_actions.js); the page draws itself anew."""
-    address = f"/api/v1/alerts/{quote(one.id, safe='')}"
-    actions = []
+    path = f"/api/v1/alerts/{quote(one.id, safe='')}"
+    made = []
     if one.state == "open":
-        actions.append(("acknowledge", f"{address}/acknowledge", "{}"))
-    if one.state != "resolved":
-        muted = bool(one.muted_until_unix_ns)
-        actions.append(
-            ("unmute", f"{address}/unmute", "{}") if muted else ("mute", f"{address}/mute", '{"until":"1h"}')
-        )
-    return [
-        html.Button(text(f"alerts.do.{name}"), className="tt-button is-small", **data(post=path, body=body))
-        for name, path, body in actions
-    ]
+        made.append(action(text("alerts.do.acknowledge"), f"{path}/acknowledge"))
+    if one.state != "resolved" and one.muted_until_unix_ns:
+        made.append(action(text("alerts.do.unmute"), f"{path}/unmute"))
+    elif one.state != "resolved":
+        made += [
+            action(text("alerts.do.mute_for", span=span), f"{path}/mute", body=f'{{"until":"{span}"}}')
+            for span in _MUTES
+        ]
+    return made

@@ -25,6 +25,7 @@ from tailtrace.dashboard.components.link import link
 from tailtrace.dashboard.components.markers import mark
 from tailtrace.dashboard.components.marks import percentile_mark, simulated_mark
 from tailtrace.dashboard.components.page import condition_words
+from tailtrace.dashboard.components.split_bars import split_panel
 from tailtrace.dashboard.components.stage_bar import legend, mini_bar
 from tailtrace.dashboard.format import count, duration, moment, rate, share
 from tailtrace.dashboard.pages.first_run import first_run
@@ -264,6 +265,7 @@ def _charts(
                 ],
                 className="tt-page-head",
             ),
+            split_panel(text, focus.duration_split),
             html.Div(panels, className="tt-charts" if len(panels) == 4 else "tt-charts has-two"),
         ]
     )

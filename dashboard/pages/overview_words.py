@@ -17,37 +17,42 @@ from tailtrace.dashboard.format import count, duration, moment, share
 from tailtrace.dashboard.text import Text
 
 _FAILING: Final = 0.01
+_MARKS: Final = {"fine": ("●", "tt-good"), "over": ("◐", "tt-warn"), "trouble": ("▲", "tt-bad")}
 _FEW: Final = 20  # failures of fewer requests are told by the table alone
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why a service is in trouble: a recorded change that is not over, slower than yesterday, failing."""
+    """Why a service is in trouble: a recorded change, slower than yesterday, failing. `over`: all of it has passed."""
 
     change: RecordedChange | None
     mover: Mover | None
     failing: float
+    over: bool
 
 
 def troubles(figures: Overview, moved: Movers, changes: Sequence[RecordedChange]) -> dict[str, Trouble]:
     """The services that are in any, by name."""
     found = {}
     for one in figures.services:
-        open_ones = [each for each in changes if each.service == one.service and each.until_unix_ns is None]
-        open_ones.sort(key=lambda each: (each.state != "confirmed", int(each.onset_unix_ns)))
+        own = [each for each in changes if each.service == one.service]
+        own.sort(key=lambda each: (each.until_unix_ns is not None, each.state != "confirmed", int(each.onset_unix_ns)))
+        change = own[0] if own else None
         slower = [each for each in moved.movers if each.service == one.service and each.change_ns > 0]
         failing = one.error_share or 0.0
         if one.requests < _FEW or failing <= _FAILING:
             failing = 0.0
-        if open_ones or slower or failing:
-            found[one.service] = Trouble(open_ones[0] if open_ones else None, slower[0] if slower else None, failing)
+        if change or slower or failing:
+            over = not slower and not failing and change is not None and change.until_unix_ns is not None
+            found[one.service] = Trouble(change, slower[0] if slower else None, failing, over)
     return found
 
 
 def sentence(text: Text, one: ServiceOverview, trouble: Trouble | None) -> Any:
     """What is slow, since when and which stage; with too few requests for a P99, that is said instead of a number."""
-    mark = html.Span("▲" if trouble else "●", className="tt-bad" if trouble else "tt-good", title=text(
-        "sentence.trouble" if trouble else "sentence.fine"))  # fmt: skip
+    state = "fine" if not trouble else "over" if trouble.over else "trouble"
+    sign, kind = _MARKS[state]
+    mark = html.Span(sign, className=kind, title=text(f"sentence.{state}"))
     told = [*_trouble(text, trouble), " "] if trouble else []
     return html.P(
         [mark, " ", html.Strong(one.service or text("service.unnamed")), html.Span(text("colon")), *told,
@@ -59,9 +64,12 @@ def sentence(text: Text, one: ServiceOverview, trouble: Trouble | None) -> Any:
 def _trouble(text: Text, trouble: Trouble) -> list[Any]:
     words: list[Any] = []
     if trouble.change:
-        key = "sentence.since" if trouble.change.departure >= 0 else "sentence.since_lower"
-        metric = text.or_else(f"chart.{trouble.change.metric}", trouble.change.metric)
-        words.append(html.B(text(key, metric=metric, time=moment(trouble.change.onset_unix_ns)[:16])))
+        change = trouble.change
+        key = "sentence.since" if change.departure >= 0 else "sentence.since_lower"
+        since, until = moment(change.onset_unix_ns)[:16], moment(change.until_unix_ns)[11:16]
+        key += "_until" if change.until_unix_ns else ""
+        metric = text.or_else(f"chart.{change.metric}", change.metric)
+        words.append(html.B(text(key, metric=metric, time=since, until=until)))
         if trouble.change.stage:
             part = share(trouble.change.stage_share)
             words += [" ", text("sentence.since_stage", stage=text.stage(trouble.change.stage), share=part)]
