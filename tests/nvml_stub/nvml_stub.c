@@ -10,6 +10,7 @@
  *   sleep_ms.SYMBOL 20        the call takes so long      lost.GPU 1              every call on it says GPU_IS_LOST
  *   xid 79                    one event, on GPU 0         util.GPU 50             utilisation in percent
  *   pid 123                   one more compute process    order 1                 NVML lists GPUs from the last bus down
+ *   gpm.2 180                 SM activity in percent
  *   vgpu 1                    guests of a hypervisor: a share of a GPU, most of it not supported
  *   samples.SKEW N            microseconds by which the clock of buffered samples is ahead
  * Behaviour that no driver documents: GPM answers NaN for samples less than 100 ms apart.
@@ -303,7 +304,7 @@ int nvmlDeviceGetFieldValues(void *h, int n, Field *fields) {
 int nvmlGpmQueryDeviceSupport(void *h, unsigned *s) { ENTER(nvmlGpmQueryDeviceSupport, h); s[1] = get("arch", 9) >= 9; return OK; }
 int nvmlGpmSampleAlloc(void **s) { ENTER(nvmlGpmSampleAlloc, NULL); *s = calloc(1, sizeof(Sample)); return OK; }
 int nvmlGpmSampleFree(void *s) { free(s); return initialized > 0 ? OK : UNINITIALIZED; }
-int nvmlGpmSampleGet(void *h, void *s) { ENTER(nvmlGpmSampleGet, h); *(Sample *)s = (Sample){now_us(), GPU(h), 0}; return OK; }
+int nvmlGpmSampleGet(void *h, void *s) { ENTER(nvmlGpmSampleGet, h); if (get("arch", 9) < 9) return NOT_SUPPORTED; *(Sample *)s = (Sample){now_us(), GPU(h), 0}; return OK; }
 int nvmlGpmMigSampleGet(void *h, unsigned instance, void *s) { ENTER(nvmlGpmMigSampleGet, h); *(Sample *)s = (Sample){now_us(), GPU(h), (int)instance}; return OK; }
 int nvmlGpmMetricsGet(MetricsGet *q) {
   ENTER(nvmlGpmMetricsGet, NULL);
@@ -315,7 +316,7 @@ int nvmlGpmMetricsGet(MetricsGet *q) {
     m->ret = OK;
     switch (m->id) {
       case 1: m->value = 80; break;
-      case 2: m->value = 70; break;
+      case 2: m->value = get("gpm.2", 70); break;
       case 3: m->value = 40; break;
       case 5: m->value = 30; break;
       case 10: m->value = 55; break;
