@@ -140,6 +140,9 @@ def become(user: int) -> None:
     """Another user from here on: only after everything is imported, as that user may not read where it lies."""
     with suppress(Unavailable):
         load_pynvml()
+    warm = Sampler(lambda points: None, gpu=False)
+    threading.Timer(0.1, warm.stop).start()
+    warm.run()
     os.setgroups([])
     os.setgid(user)
     os.setuid(user)
