@@ -16,9 +16,10 @@ from tailtrace.analytics.jobs import progress
 from tailtrace.analytics.jobs import requests as job
 from tailtrace.analytics.jobs.requests import run_requests
 from tailtrace.analytics.jobs.trim import trim_inbox
+from tailtrace.analytics.queries.waterfall import waterfall
 from tailtrace.analytics.trace import Span
 from tailtrace.ingest.store import Store
-from tests.analytics.feed import feed, store_now_ms
+from tests.analytics.feed import feed, feed_together, store_now_ms
 
 MS = 1_000_000
 BASE_NS = 1_796_000_000_000_000_000
@@ -126,6 +127,54 @@ def test_duplicate_spans_count_once(store: Store, tmp_path: Path) -> None:
     feed(store, tmp_path, spans)
     run(store, 14_000)
     assert [row["SpanCount"] for row in rows(store)] == [3]
+    assert_rollups_agree(store)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+@pytest.mark.parametrize("together", [True, False])
+def test_of_unlike_spans_of_one_id_the_earliest_and_then_the_longest_counts(
+    store: Store, tmp_path: Path, order: tuple[int, ...], together: bool
+) -> None:
+    """In whatever order they come, and all of them stay visible in the trace."""
+    root, auth, queue = request(5)
+    copies = [
+        replace(queue, end_unix_ns=queue.end_unix_ns + 7 * MS),
+        queue,
+        replace(queue, start_unix_ns=queue.start_unix_ns + 1 * MS, end_unix_ns=queue.end_unix_ns + 20 * MS),
+    ]
+    sent = [copies[k] for k in order]
+    if together:
+        feed(store, tmp_path, [root, auth, *sent])
+    else:
+        for part in ([sent[0]], [root, auth], [sent[1]], [sent[2]]):
+            feed(store, tmp_path, part)
+            run(store, 3_000)
+    run(store, 14_000)
+    [row] = rows(store)
+    assert (row["QueueNs"], row["SpanCount"]) == (37 * MS, 3)
+    assert store.query("SELECT count() AS n FROM otel_traces") == [{"n": 5}]
+    assert_rollups_agree(store)
+
+
+def test_a_trace_of_100_000_spans_is_one_request_and_a_late_span_counts(store: Store, tmp_path: Path) -> None:
+    """In 20 inserts; the page says how many there are and shows some."""
+    root, auth, queue = request(6, length_ms=2_000)
+    step = [
+        replace(auth, span_id=f"{1_000_000 + k:016x}", name=f"step {k % 7}", start_unix_ns=root.start_unix_ns + 60 * MS
+                + k * 1_000, end_unix_ns=root.start_unix_ns + 60 * MS + k * 1_000 + 900, attributes={})
+        for k in range(99_997)
+    ]  # fmt: skip
+    feed(store, tmp_path, [root, auth, queue])
+    for start in range(0, len(step), 5_000):
+        feed_together(store, tmp_path, step[start : start + 5_000])
+    run(store, 3_000)
+    [row] = rows(store)
+    assert (row["SpanCount"], row["QueueNs"]) == (100_000, 30 * MS)
+    shown = waterfall(store, trace_id(6))
+    assert (shown.total, shown.shown <= 20_000) == (100_000, True)
+    feed(store, tmp_path, [replace(auth, span_id="ffffffffffffffff", start_unix_ns=root.start_unix_ns + 300 * MS)])
+    run(store, 600_000)
+    assert [row["SpanCount"] for row in rows(store)] == [100_001]
     assert_rollups_agree(store)
 
 
