@@ -66,7 +66,8 @@ class Interval:
 class Reading:
     """What an engine's request spans tell. -1 is unknown; offsets are ns from the span's start.
 
-    `outcomes` are positions in OUTCOMES, where the engine states one.
+    `outcomes` are positions in OUTCOMES, where the engine states one; `models` names the model where the request span
+    itself does not, else empty.
     """
 
     intervals: Sequence[Interval]
@@ -74,6 +75,7 @@ class Reading:
     last_token_ns: Int64s
     flags: Mapping[str, Mask] = field(default_factory=dict)
     outcomes: Int8s | None = None
+    models: Sequence[str] | None = None
 
 
 def nothing(name: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from tailtrace.analytics.engines.engine import Engine, Int64s, Interval, Reading, RequestSpans, SpanGroup
+from tailtrace.analytics.engines.engine import Engine, Int64s, Interval, Reading, RequestSpans, SpanGroup, SpansBelow
 
 # The models of the usual tensorrt_llm ensemble; any other model's span has no stage of its own.
 _MODELS: Final = {
@@ -26,6 +26,15 @@ def _between(stage: str, spans: SpanGroup, begin: str, end: str) -> Interval:
     ends, has_end = spans.event(end)
     owners: Int64s | None = getattr(spans, "owner", None)
     return Interval(stage, starts, np.maximum(ends, starts), has_start & has_end, owners)
+
+
+def _models(inside: SpansBelow, count: int) -> list[str]:
+    """The model that each request asked for: the outermost model span's, an ensemble's own name where it is one."""
+    names = inside.text("triton.model_name").to_pylist()
+    found = [""] * count
+    for at in np.flatnonzero(inside.parent < 0).tolist():
+        found[inside.owner[at]] = found[inside.owner[at]] or names[at]
+    return found
 
 
 def read(spans: RequestSpans) -> Reading:
@@ -52,6 +61,7 @@ def read(spans: RequestSpans) -> Reading:
         ),
         ttft_ns=unknown,
         last_token_ns=unknown,
+        models=_models(inside, len(spans.starts)),
     )
 
 

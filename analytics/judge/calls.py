@@ -27,8 +27,8 @@ class Calls:
 
     at: the span. group: samples of one request share it. of_span: position of a span's call or -1 (by span).
     superseded: samples other than the one that ends last (by span). outer: another engine's request lies below it (a
-    front end's span over its workers'). outcomes: positions in OUTCOMES. Derived intervals as `attribute.Spans` wants
-    them.
+    front end's span over its workers'). outcomes: positions in OUTCOMES. models: named below the call's own span, else
+    empty. Derived intervals as `attribute.Spans` wants them.
     """
 
     at: Any
@@ -46,6 +46,7 @@ class Calls:
     output_of_all: Int64s
     ttft_of_all: Int64s
     request_id: pa.Array
+    models: pa.Array
     flags: dict[str, Any]
     first_derived: Any
     derived_stage: Any
@@ -60,6 +61,7 @@ def read_calls(batch: Batch, forest: Forest) -> Calls:
     count = len(at)
     ttft, last = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
     outcomes = np.full(count, -1, np.int8)
+    models = np.full(count, "", object)
     flags: dict[str, Any] = {}
     owner, stage, start, end = [], [], [], []
     for k in np.unique(batch.engines[at]):
@@ -68,6 +70,8 @@ def read_calls(batch: Batch, forest: Forest) -> Calls:
         ttft[mine], last[mine] = reading.ttft_ns, reading.last_token_ns
         if reading.outcomes is not None:
             outcomes[mine] = reading.outcomes
+        if reading.models is not None:
+            models[mine] = reading.models
         for name, mask in reading.flags.items():
             flags.setdefault(name, np.zeros(count, np.bool_))[mine] = mask
         for interval in reading.intervals:
@@ -98,6 +102,7 @@ def read_calls(batch: Batch, forest: Forest) -> Calls:
         output_of_all=_total(group, own_output),
         ttft_of_all=_earliest(group, batch.starts[at], ttft),
         request_id=request_id,
+        models=pa.array(models, pa.string()),
         flags=flags,
         **_derived(n, owner, stage, start, end),
     )

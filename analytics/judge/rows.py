@@ -26,7 +26,7 @@ from tailtrace.analytics.judge.processes import NUMBERS, TEXTS, Processes
 _NAMES: Final = pa.array([*stages.NAMES, stages.UNEXPLAINED])
 _STARTUP: Final = np.array([stages.INDEX[stage.name] for stage in stages.STARTUP_STAGES])
 _REQUEST: Final = np.array([stages.INDEX[stage.name] for stage in stages.REQUEST_STAGES])
-_CALL_MODELS: Final = ("gen_ai.request.model", "gen_ai.response.model", "model", "triton.model_name")
+_CALL_MODELS: Final = ("gen_ai.request.model", "gen_ai.response.model", "model")
 _STATUS_OUTCOMES: Final = {408: "timeout", 429: "rejected", 499: "cancelled", 503: "rejected", 504: "timeout"}
 
 # Arrivals per minute by service, model and start; NaN where not known.
@@ -112,7 +112,8 @@ def request_rows(
     job = ((batch.kinds[entries] == CONSUMER) | caused) & ~request_marked
     kind = columns.coded(np.where(startup, 1, np.where(job, 2, 0)), pa.array(["request", "startup", "job"]))
     service = columns.coded(batch.services[entries], batch.service_texts)
-    engine_model = _of_calls(calls, call, text_of_calls(batch, calls, *_CALL_MODELS), m)
+    stated = columns.first_text(text_of_calls(batch, calls, *_CALL_MODELS), calls.models)
+    engine_model = _of_calls(calls, call, stated, m)
     model = columns.first_text(
         text("gen_ai.request.model", "gen_ai.response.model"), engine_model, processes.text(TEXTS["Model"])
     )

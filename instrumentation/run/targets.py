@@ -63,6 +63,12 @@ def _llama_cpp(module: Any) -> None:
     llama_cpp.hook(module)
 
 
+def _llama_cpp_server(module: Any) -> None:
+    from tailtrace.instrumentation.engines import llama_cpp
+
+    llama_cpp.hook_server(module)
+
+
 TARGETS: Final[dict[str, Callable[[Any], None]]] = {
     "uvicorn.config": _uvicorn_config,
     "uvicorn.protocols.http.httptools_impl": _uvicorn_httptools,
@@ -78,6 +84,7 @@ TARGETS: Final[dict[str, Callable[[Any], None]]] = {
     "sglang.srt.managers.tokenizer_manager": _sglang,
     "sglang.srt.managers.scheduler": _sglang,
     "llama_cpp.llama": _llama_cpp,
+    "llama_cpp.server.app": _llama_cpp_server,
 }
 
 

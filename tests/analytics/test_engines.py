@@ -82,6 +82,7 @@ def test_triton(store: Store, tmp_path: Path) -> None:
         "app": 1, "unexplained": 3,
     }  # fmt: skip
     assert told(served) == (None, None, None, None, "ok", "request")
+    assert (served["Model"], served["Engine"]) == ("resnet", "triton")
     assert set(served["DerivedStages"]) == {
         "net_in", "parse", "queue", "dispatch", "forward", "postprocess", "stream_out",
     }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Generator
 from types import SimpleNamespace
 from typing import Any
@@ -46,6 +47,61 @@ def test_stages_of_a_completion() -> None:
         with request("POST /v1/completions"):
             assert list(llama.generate(llama.tokenize(b"hi"))) == [0, 1, 2, 3]
         assert stages(spans) == [("tokenize", 2), ("prefill", 10), ("decode", 30)]
+
+
+class ThreadLock:
+    """A lock that takes some time to get, as of `threading`."""
+
+    def __init__(self, now: FakeClock, wait_ms: int) -> None:
+        self._now, self._wait_ms, self.held = now, wait_ms, False
+
+    def acquire(self) -> bool:
+        self._now.advance_ms(self._wait_ms)
+        self.held = True
+        return True
+
+    def release(self) -> None:
+        self.held = False
+
+    def locked(self) -> bool:
+        return self.held
+
+
+class TaskLock(ThreadLock):
+    """The same, as of `anyio`."""
+
+    async def acquire(self) -> bool:  # type: ignore[override]
+        await asyncio.sleep(0)
+        return super().acquire()
+
+
+def test_waiting_for_the_servers_locks_is_the_queue() -> None:
+    with FakeClock() as now, captured() as spans:
+        module = SimpleNamespace(llama_outer_lock=ThreadLock(now, 0), llama_inner_lock=ThreadLock(now, 30))
+        llama_cpp.hook_server(module)
+        llama_cpp.hook_server(module)
+        with request("POST /v1/completions"):
+            assert module.llama_outer_lock.acquire()
+            assert module.llama_outer_lock.locked()
+            with module.llama_inner_lock:
+                module.llama_outer_lock.release()
+            assert not module.llama_inner_lock.locked()
+        assert stages(spans) == [("queue", 30)]
+
+
+def test_locks_of_tasks_are_awaited() -> None:
+    with FakeClock() as now, captured() as spans:
+        module = SimpleNamespace(llama_outer_lock=TaskLock(now, 5), llama_inner_lock=TaskLock(now, 20))
+        llama_cpp.hook_server(module)
+
+        async def serve() -> None:
+            with request("POST /v1/completions"):
+                assert await module.llama_outer_lock.acquire()
+                async with module.llama_inner_lock:
+                    module.llama_outer_lock.release()
+
+        asyncio.run(serve())
+        assert stages(spans) == [("queue", 5), ("queue", 20)]
 
 
 def test_what_is_sent_in_arrives_and_an_early_end_is_the_end_of_decode() -> None:
