@@ -195,5 +195,6 @@ def _clientside() -> list[tuple[str, tuple[Any, ...], bool]]:
             (Output("main", "title", allow_duplicate=True), clicks),
             True,
         ),
+        ("saved", (Output("saved-views", "title"), Input("saved-spec", "data")), False),
         ("waterfall", (Output("waterfall", "title"), Input("waterfall-spec", "data")), False),
     ]

@@ -136,6 +136,12 @@ window.dash_clientside = window.dash_clientside || {};
       return keep();
     },
 
+    saved: function (words) {
+      const place = document.getElementById("saved-views");
+      if (words && place) tt.savedViews(place, words);
+      return keep();
+    },
+
     waterfall: function (spec) {
       const place = document.getElementById("waterfall");
       if (spec && place) tt.waterfall(place, spec);

@@ -22,7 +22,7 @@ def mark(figure: dict[str, Any], text: Text, markers: Sequence[RecordedMarker],
     lines += [_line(one.onset_unix_ns, "var(--bad)", "dash") for one in changes[:_MOST]]
     names = [_name(one.time_unix_ns, _short(one), f"{clock(one.time_unix_ns)[:8]} {marker_words(one)}", "var(--muted)")
              for one in markers[:_MOST]]  # fmt: skip
-    names += [_name(one.onset_unix_ns, "▲", change_words(text, one), "var(--bad)") for one in changes[:_MOST]]
+    names += [_name(one.onset_unix_ns, "▲", change_words(text, one), "var(--bad)", 0.88) for one in changes[:_MOST]]
     layout["shapes"] = [*layout.get("shapes", []), *lines]
     layout["annotations"] = [*layout.get("annotations", []), *names]
     return figure
@@ -46,9 +46,9 @@ def _line(unix_ns: str, colour: str, dash: str) -> dict[str, Any]:
             "line": {"color": colour, "width": 1.2, "dash": dash}}  # fmt: skip
 
 
-def _name(unix_ns: str, words: str, hover: str, colour: str) -> dict[str, Any]:
+def _name(unix_ns: str, words: str, hover: str, colour: str, y: float = 1.0) -> dict[str, Any]:
     # Plotly reads a little HTML in these texts, and telemetry wrote some of them.
-    return {"x": iso(unix_ns), "yref": "paper", "y": 1, "yanchor": "top", "xanchor": "left", "showarrow": False,
+    return {"x": iso(unix_ns), "yref": "paper", "y": y, "yanchor": "top", "xanchor": "left", "showarrow": False,
             "text": escape(words, quote=False), "hovertext": escape(hover[:200], quote=False),
             "font": {"size": 10, "color": colour}, "bgcolor": "var(--panel)", "opacity": 0.9}  # fmt: skip
 

@@ -267,7 +267,8 @@ def _charts(
             ),
             split_panel(text, focus.duration_split),
             html.Div(panels, className="tt-charts" if len(panels) == 4 else "tt-charts has-two"),
-        ]
+        ],
+        className="tt-page",
     )
 
 

@@ -53,12 +53,12 @@ def sentence(text: Text, one: ServiceOverview, trouble: Trouble | None) -> Any:
     state = "fine" if not trouble else "over" if trouble.over else "trouble"
     sign, kind = _MARKS[state]
     mark = html.Span(sign, className=kind, title=text(f"sentence.{state}"))
-    told = [*_trouble(text, trouble), " "] if trouble else []
+    told = [html.Span(_trouble(text, trouble)), html.Br()] if trouble else []
+    rest = html.Span(_words(text, one), className="tt-sentence-rest" if trouble else "")
     return html.P(
-        [mark, " ", html.Strong(one.service or text("service.unnamed")), html.Span(text("colon")), *told,
-         *_words(text, one)],
+        [mark, " ", html.Strong(one.service or text("service.unnamed")), html.Span(text("colon")), *told, rest],
         className="tt-sentence" + (" is-trouble" if trouble else ""),
-    )  # fmt: skip
+    )
 
 
 def _trouble(text: Text, trouble: Trouble) -> list[Any]:

@@ -23,6 +23,7 @@ from tailtrace.dashboard.components.link import link
 from tailtrace.dashboard.components.marks import simulated_mark
 from tailtrace.dashboard.components.request_filters import request_filters
 from tailtrace.dashboard.components.request_table import chosen_columns, request_table
+from tailtrace.dashboard.components.saved_views import saved_views
 from tailtrace.dashboard.format import count, moment
 from tailtrace.dashboard.pages.first_run import first_run
 from tailtrace.dashboard.request_address import filter_of
@@ -94,6 +95,7 @@ def _head(text: Text, address: Address, window: Window, wanted: RequestFilter, f
                 html.A(kind.upper(), href=_export(wanted, kind), className="tt-button is-small", title=text("export"))
                 for kind in ("csv", "json")
             ],
+            saved_views(text),
             html.Button(text("copy.link"), className="tt-button is-small", **data(copy_link=frozen)),
         ],
         className="tt-page-head",

@@ -88,9 +88,9 @@ def sentence(text: Text, rule: Any) -> str:
     """What a rule says, in one line."""
     where = " · ".join(part for part in (rule.service or text("rules.every"), rule.model) if part)
     values = {name: value for name, value in rule.model_dump().items() if isinstance(value, str | int | float)}
-    values["metrics"] = ", ".join(text(f"chart.{one}") for one in getattr(rule, "metrics", ()))
-    values["metric"] = text.or_else(f"chart.{values.get('metric', '')}", "")
-    values["sli"] = text.or_else(f"chart.{values.get('sli', '')}", text.or_else(f"choice.{values.get('sli', '')}", ""))
+    values["metrics"] = ", ".join(text(f"choice.{one}") for one in getattr(rule, "metrics", ()))
+    values["metric"] = text.or_else(f"choice.{values.get('metric', '')}", "")
+    values["sli"] = text.or_else(f"choice.{values.get('sli', '')}", "")
     values["percent"] = f"{100 * values.get('objective', 0):g}"
     values["quantile"] = f"P{100 * values.get('q', 0):g}"
     values["least"] = f"{100 * values.get('at_least', 0):g}"

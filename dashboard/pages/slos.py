@@ -80,7 +80,7 @@ def percent(value: float | None) -> str:
 
 def goal(text: Text, one: Objective) -> str:
     """`99 % first token within 2.00 s`."""
-    sli = text.or_else(f"chart.{one.sli}", text.or_else(f"choice.{one.sli}", one.sli))
+    sli = text.or_else(f"choice.{one.sli}", one.sli)
     limits = ", ".join(
         f"{text.or_else(f'chart.{name}', name)} ≤ {duration(ns)}" if one.sli == "goodput" else f"≤ {duration(ns)}"
         for name, ns in one.limits_ns.items()
@@ -105,12 +105,17 @@ def _detail(text: Text, one: Objective) -> Any:
     )  # fmt: skip
 
 
+def _span(minutes: int) -> str:
+    """`5 min`, `6 h`."""
+    return f"{minutes // 60} h" if minutes % 60 == 0 else f"{minutes} min"
+
+
 def _burn(text: Text, one: Burn) -> list[Any]:
     def shown(value: float | None) -> str:
         return DASH if value is None else f"{value:.2f}×"
 
     state = tag(text("rule.state.firing"), "bad") if one.firing else tag(text("rule.state.clear"), "good")
-    windows = f"{duration(one.long_minutes * 60e9)} / {duration(one.short_minutes * 60e9)}"
+    windows = f"{_span(one.long_minutes)} / {_span(one.short_minutes)}"
     return [windows, shown(one.long), shown(one.short), f"{one.limit:g}×", count(one.n), state]
 
 

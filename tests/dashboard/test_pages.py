@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from dashboard_seed import HOSTILE, TRACE, Spans, spans_of
+from dashboard_stores import SlowFirst
 from seeding import insert_requests, insert_traces, request
 
 from tailtrace.dashboard.components.figures import CONFIG
@@ -173,24 +173,6 @@ def test_a_token_is_asked_for_in_the_browser(seeded: Store, serve: Serve, page: 
     page.keyboard.press("Enter")
     page.locator("#showing").filter(has_text="50 of 121").wait_for()
     assert page.url.endswith("/requests?order=slowest")
-
-
-class SlowFirst:
-    """A store whose queries for service `gateway` wait until told to go on."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self.go = threading.Event()
-        self.waiting = threading.Event()
-
-    def query(self, sql: str, parameters: Mapping[str, Any] | None = None, **options: Any) -> Any:
-        if (parameters or {}).get("service") == "gateway":
-            self.waiting.set()
-            assert self.go.wait(20)
-        return self._store.query(sql, parameters, **options)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
 
 
 def test_an_older_answer_never_replaces_a_newer_one(seeded: Store, serve: Serve, page: Any) -> None:
