@@ -62,7 +62,13 @@ def step(episode: Episode | None, signal: Signal, now_ms: int) -> tuple[Episode 
         return _still(episode, signal, now_ms) if episode.state != "resolved" else _again(episode, signal, now_ms)
     if episode.state == "resolved":
         return episode, None
-    ended = replace(episode, state="resolved", ended_ms=signal.until_ms or now_ms, revision=episode.revision + 1)
+    return over(episode, signal.until_ms or now_ms, now_ms, str(signal.body.get("outcome", "")))
+
+
+def over(episode: Episode, ended_ms: int, now_ms: int, outcome: str) -> tuple[Episode, Event | None]:
+    """The episode at its end. `outcome` says how it came to it, where that is more than that it is over."""
+    body = {**episode.body, "outcome": outcome} if outcome else episode.body
+    ended = replace(episode, state="resolved", ended_ms=ended_ms, body=body, revision=episode.revision + 1)
     return ended, None if episode.flapping or episode.is_muted(now_ms) else "resolved"
 
 
@@ -78,7 +84,12 @@ def _opened(signal: Signal, now_ms: int) -> tuple[Episode | None, Event | None]:
 
 
 def _still(episode: Episode, signal: Signal, now_ms: int) -> tuple[Episode, Event | None]:
-    """What is known of it may grow; nobody is told again."""
+    """What is known of it may grow; nobody is told again. When a mute runs out, who was not told yet is told now: a
+    message that was put into the outbox before is not put in twice.
+    """
+    if episode.muted_ms is not None and not episode.is_muted(now_ms):
+        awake = replace(episode, muted_ms=None, revision=episode.revision + 1)
+        return awake, None if episode.flapping else "firing"
     if dict(signal.body) == dict(episode.body) or not signal.body:
         return episode, None
     return replace(episode, body=signal.body, summary=signal.summary, revision=episode.revision + 1), None

@@ -38,7 +38,11 @@ def of_change(
     marker = known.get("marker")
     q = float(change.get("q", 0.5))
     n = known.get("n", [0, 0])
-    examples = [{**each, "url": f"{base}/requests/{each['trace_id']}"} for each in known.get("examples", ())]
+    examples = [
+        {**each, "at": iso(int(each["start_unix_ns"]) / 1e9), "url": f"{base}/requests/{each['trace_id']}"}
+        for each in known.get("examples", ())
+    ]
+    intervals = known.get("intervals_ns") or [[None, None], [None, None]]
     place = {"service": told.service, "model": told.model} | ({"route": told.route} if told.route else {})
     window = {**place, "since": iso(since - 3600), "until": iso(_end(told))}
     body = {
@@ -50,8 +54,8 @@ def of_change(
         "metric": told.metric,
         "quantile": q,
         "since": {"utc": iso(since), "zone": zone, "local": moment(since, zone)},
-        "before": {"ns": a_ns, "n": n[0]},
-        "after": {"ns": b_ns, "n": n[1]},
+        "before": {"ns": a_ns, "n": n[0], "interval_ns": intervals[0]},
+        "after": {"ns": b_ns, "n": n[1], "interval_ns": intervals[1]},
         "change_ns": delta,
         "interval_ns": [change.get("low_ns"), change.get("high_ns")],
         "enough": not change.get("hollow", True),
@@ -122,17 +126,23 @@ def text_of(payload: Mapping[str, Any]) -> tuple[str, str]:
     zone = body.get("since", {}).get("zone", "UTC")
     lines = [str(payload["summary"])]
     if event == "resolved":
-        lines.append(f"over since {both(payload['ended_unix_s'], zone)}")
+        how = {
+            "accepted": "it has lasted for three days and is taken as usual from",
+            "withdrawn": "requests that came late show that it was none, as of",
+            "gone": "nothing has come from there for a day, or the rule is gone, as of",
+        }.get(body.get("outcome", ""), "over since")
+        lines.append(f"{how} {both(payload['ended_unix_s'], zone)}")
     if event == "flapping":
         lines.append(f"it came back {payload['reopened']} times within an hour; quiet until it is calm for an hour")
     if "since" in body:
         lines.append(f"since {body['since']['utc']} ({body['since']['local']} {body['since']['zone']})")
     if event in ("firing", "flapping"):
         lines += _details(body)
-    lines += [f"{each['url']}" for each in body.get("examples", ())] if event != "resolved" else []
-    lines += [str(link) for link in body.get("links", {}).values()]
     if event != "resolved":
-        lines.append(f"mute: tailtrace alerts mute {payload['episode']} --until 2h, or {payload['links']['alerts']}")
+        lines += [f"{each['at']} {duration(each['duration_ns'])} {each['url']}" for each in body.get("examples", ())]
+    lines += [str(link) for link in body.get("links", {}).values()]
+    if event != "resolved" and payload.get("mute"):
+        lines.append(f"mute: {payload['mute']}, or {payload['links']['alerts']}")
     return title[:250], "\n".join(lines)
 
 
@@ -142,18 +152,36 @@ def _details(body: Mapping[str, Any]) -> list[str]:
         low, high = body["interval_ns"]
         known = "" if low is None else f", 95 % interval of the change {duration(low)} to {duration(high)}"
         few = "" if body["enough"] else ", few requests for this percentile"
-        lines.append(
-            f"{duration(body['before']['ns'])} (n = {body['before']['n']}) to {duration(body['after']['ns'])} "
-            f"(n = {body['after']['n']}){known}{few}"
-        )
+        lines.append(f"{_value(body['before'])} to {_value(body['after'])}{known}{few}")
         lines += [
             f"  {each['stage']}: {duration(each['before_ns'])} to {duration(each['after_ns'])} a request, "
             f"{100 * each['share']:.0f} %"
             for each in body["stages"][:3]
         ]
-        lines += [f"cause: {each['cause']} ({each['confidence']})" for each in body["verdicts"][:2]]
+        if body["traffic_share"] is not None:
+            lines.append(f"other traffic: {100 * body['traffic_share']:.0f} %")
+        if body["marker"]:
+            marker = body["marker"]
+            what = harmless(marker["text"] or f"{marker['was']} to {marker['became']}")
+            lines.append(f"beside it: {harmless(marker['kind'])} {what} at {iso(marker['time_ms'] / 1000)}")
+        for each in body["verdicts"][:2]:
+            lines.append(f"cause: {each['cause']} ({each['confidence']}, {100 * each['share']:.0f} %)")
+            lines += [f"  {_evidence(one)}" for one in each.get("evidence", ())]
         others = [each for each in body["affected"] if each["service"] != body["service"]]
         if others:
             names = sorted({harmless(each["service"]) for each in others})
             lines.append(f"also: {', '.join(names[:8])}{' and more' if len(names) > 8 else ''}")
     return lines
+
+
+def _value(side: Mapping[str, Any]) -> str:
+    low, high = side.get("interval_ns", (None, None))
+    known = f", {'?' if low is None else duration(low)} to {'?' if high is None else duration(high)}"
+    return f"{duration(side['ns'])} (n = {side['n']}{known if (low, high) != (None, None) else ''})"
+
+
+def _evidence(one: Mapping[str, Any]) -> str:
+    value, threshold = one.get("value"), one.get("threshold")
+    limit = "" if threshold is None else f" (limit {threshold:.4g})"
+    shown = value if isinstance(value, str) or value is None else f"{value:.4g}"
+    return harmless(f"{one.get('metric', '')} = {shown}{limit}, {one.get('source', '')}")

@@ -14,11 +14,13 @@ from typing import Any, Final
 import orjson
 
 from tailtrace.analytics.alerting import book
-from tailtrace.analytics.alerting.episodes import Episode, Event, Signal, episode_id, step
+from tailtrace.analytics.alerting.episodes import Episode, Event, Signal, episode_id, over, step
+from tailtrace.analytics.alerting.rules import DEFAULT_RULE
 from tailtrace.analytics.freshness import watermark_ns
 from tailtrace.analytics.jobs import change_rows, episode_rows, outbox, series, signals
 from tailtrace.analytics.jobs.outbox import Message, message_id
 from tailtrace.analytics.jobs.signals import Where
+from tailtrace.analytics.queries.telemetry import telemetry
 from tailtrace.ingest.settings import ServerSettings
 from tailtrace.ingest.store import Store
 
@@ -51,6 +53,12 @@ def run_alerts(store: Store, settings: ServerSettings, *, now_ms: int | None = N
                 changed.append(after)
                 if event is not None:
                     events.append((after, event, kept.rules[signal.rule]))
+        spoken = {episode_id(signal.rule, signal.cause) for signal in found}
+        for each in _gone(store, kept, [one for one in known.values() if one.id not in spoken], now):
+            after, event = over(each, now, now, "gone")
+            changed.append(after)
+            if event is not None:
+                events.append((after, event, kept.rules.get(each.rule, DEFAULT_RULE)))
         put = outbox.put(store, _messages(events, kept, where_of(settings), now))
         episode_rows.save(store, changed)
         return put
@@ -79,6 +87,16 @@ def gathered(store: Store, rules: Any, now_ms: int, where: Where) -> list[Signal
                 signal = make(store, rule, service, until_s, where)
                 found += [signal] if signal is not None else []
     return found
+
+
+def _gone(store: Store, kept: book.Book, silent: Sequence[Episode], now_ms: int) -> list[Episode]:
+    """Open episodes that no rule speaks of any more: the rule is gone or off, or the service was quiet for a day."""
+    going = [each for each in silent if each.state != "resolved"]
+    if not going:
+        return []
+    there = {each.service for each in telemetry(store, now_ms).telemetry}
+    on = {name for name, rule in kept.rules.items() if rule.enabled}
+    return [each for each in going if each.rule not in on or each.body.get("service") not in there]
 
 
 def _any(rules: Sequence[Any], *kinds: str) -> bool:
@@ -110,6 +128,7 @@ def _message(episode: Episode, event: str, channel: str, where: Where, now_ms: i
         "reopened": episode.reopened,
         "body": dict(episode.body),
         "links": {"alerts": f"{where.base}/alerts"},
+        "mute": f"tailtrace alerts mute {episode.id} --until 2h",
     }
     key = message_id(episode.id, event, episode.reopened, channel)
     return Message(key, episode.id, event, channel, orjson.dumps(payload).decode(), "pending", 0, now_ms, "", now_ms)

@@ -6,15 +6,18 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final
 
+import numpy as np
 import orjson
 
 from tailtrace.analytics.detection.counts import INTERVAL_S
 from tailtrace.analytics.detection.stages import growth
-from tailtrace.analytics.jobs.change_rows import ChangeRow
+from tailtrace.analytics.jobs.change_rows import ChangeRow, Key
 from tailtrace.analytics.jobs.markers import Marker
 from tailtrace.analytics.jobs.series import STAGES, stage_cells
+from tailtrace.analytics.jobs.series import cells as cells_of
 from tailtrace.analytics.queries.compare import Comparison, PercentileChange, compare
 from tailtrace.analytics.queries.selection import Selection
+from tailtrace.analytics.statistics.percentiles import percentile_of_buckets
 from tailtrace.ingest.store import Store
 
 BEFORE_S: Final = 24 * 3600
@@ -61,7 +64,8 @@ def _figures(store: Store, row: ChangeRow, before: tuple[int, int], after: tuple
     filters = {"model": row.model} | ({"route": row.route} if row.route else {})
     sides = [Selection(row.service, since * 10**9, until * 10**9, filters) for since, until in (before, after)]
     comparison = compare(store, sides[0], sides[1], limit=_ROWS)
-    main = headline(comparison, "duration" if row.metric == "tpot" else row.metric)
+    metric = "duration" if row.metric == "tpot" else row.metric
+    main = headline(comparison, metric)
     parameters = {
         "service": row.service, "model": row.model, "route": row.route, "metric": row.metric, "since": after[0],
         "until": after[1], "limit": EXAMPLES,
@@ -69,9 +73,21 @@ def _figures(store: Store, row: ChangeRow, before: tuple[int, int], after: tuple
     return {
         "change": asdict(main) if main else None,
         "n": [comparison.a.n, comparison.b.n],
+        "intervals_ns": [_interval(store, (metric, *row.series[1:]), side, main.q) for side in (before, after)]
+        if main
+        else [],
         "conditions": [asdict(each) for each in comparison.conditions if each.name != "version"][:5],
         "examples": store.query(_EXAMPLES, parameters, role="jobs"),
     }
+
+
+def _interval(store: Store, key: Key, side: tuple[int, int], q: float) -> list[int | None]:
+    """The 95 % interval of a percentile in a range of Unix seconds."""
+    cells = cells_of(store, key, side[0] // INTERVAL_S, side[1] // INTERVAL_S)
+    buckets, index = np.unique(cells.bucket, return_inverse=True)
+    counted = np.bincount(index, cells.n, len(buckets)).astype(np.int64)
+    found = percentile_of_buckets(q, list(zip(buckets.tolist(), counted.tolist(), strict=True)))
+    return [found.low_ns, found.high_ns]
 
 
 def _below(row: ChangeRow, told: Sequence[ChangeRow]) -> int:

@@ -37,8 +37,9 @@ SELECT Id AS id, Episode AS episode, Event AS event, Channel AS channel, Payload
 FROM outbox FINAL
 """
 _DUE: Final = (
-    _SELECT + "WHERE State = 'pending' AND NextAt <= fromUnixTimestamp64Milli({now:Int64}, 'UTC')"
-    " ORDER BY CreatedAt, id LIMIT 100"
+    # What lies further ahead than any wait was put off by a clock that has been set back since.
+    _SELECT + "WHERE State = 'pending' AND (NextAt <= fromUnixTimestamp64Milli({now:Int64}, 'UTC')"
+    " OR NextAt > fromUnixTimestamp64Milli({beyond:Int64}, 'UTC')) ORDER BY CreatedAt, id LIMIT 100"
 )
 _OF_EPISODES: Final = _SELECT + "WHERE hasAny(splitByChar(',', Episode), {episodes:Array(String)})"
 _IDS: Final = "SELECT DISTINCT Id AS id FROM outbox WHERE Id IN {ids:Array(String)}"
@@ -100,7 +101,7 @@ def run_outbox(
 ) -> int:
     """Send what is due; gives how many were delivered."""
     delivered = 0
-    for row in store.query(_DUE, {"now": now_ms}, role="jobs"):
+    for row in store.query(_DUE, {"now": now_ms, "beyond": now_ms + LONGEST_WAIT_MS}, role="jobs"):
         message = Message(**row)
         wait = _blocked(store, message)
         if wait == "wait":
@@ -138,13 +139,17 @@ def _blocked(store: Store, message: Message) -> str:
         each
         for each in of_episodes(store, [message.episode])
         if each.channel == message.channel
-        and each.event in ("firing", "digest")
+        and (each.event == "digest" or (each.event == "firing" and _turn(each) == _turn(message)))
         and each.created_ms <= message.created_ms
     ]
     if not before:
         return "skip"
     newest = max(before, key=lambda each: each.created_ms)
     return {"pending": "wait", "sent": ""}.get(newest.state, "skip")
+
+
+def _turn(message: Message) -> int:
+    return int(orjson.loads(message.payload).get("reopened", 0))
 
 
 def _claimed(store: Store, message: Message, now_ms: int, worker: str) -> int | None:
@@ -159,7 +164,7 @@ def _claimed(store: Store, message: Message, now_ms: int, worker: str) -> int | 
             store.insert_arrow("outbox_claims", pa.table(claim, schema=schema), token=token, role="jobs")
             row = store.query(_CLAIM, {"id": message.id, "attempt": attempt}, role="jobs")[0]
             return attempt if row["worker"] == worker else None
-        if now_ms - int(row["at_ms"]) < LEASE_MS:
+        if abs(now_ms - int(row["at_ms"])) < LEASE_MS:
             return None
         attempt += 1
     return None

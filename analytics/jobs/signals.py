@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -47,7 +47,8 @@ FROM requests WHERE Service = {service:String} AND Kind = 'request' AND Outcome 
 GROUP BY cell
 """
 _VERDICTS: Final = """
-SELECT Cause AS cause, argMax(Confidence, Share) AS confidence, avg(Share) AS share FROM verdicts FINAL
+SELECT Cause AS cause, argMax(Confidence, Share) AS confidence, avg(Share) AS share, argMax(Body, Share) AS body
+FROM verdicts FINAL
 WHERE Service IN {services:Array(String)} AND State = 'slower' AND Cause NOT IN ('', 'unknown')
   AND Start >= toDateTime64({since:Int64}, 3, 'UTC') AND Start < toDateTime64({until:Int64}, 3, 'UTC')
 GROUP BY cause ORDER BY share DESC LIMIT 2
@@ -78,12 +79,28 @@ def regressions(store: Store, rule: RegressionRule, changes: Sequence[ChangeRow]
         until = max((row.until or row.confirmed or row.onset for row in rows), default=since)
         services = sorted({row.service for row in told})
         verdicts = store.query(_VERDICTS, {"services": services, "since": since, "until": until + 1800}, role="jobs")
-        summary, body = message.of_change(told, where.base, where.zone, verdicts)
+        summary, body = message.of_change(told, where.base, where.zone, [_with_evidence(each) for each in verdicts])
+        if not going:
+            body["outcome"] = _outcome(rows, standing)
         known = min(row.confirmed or row.onset for row in rows) * 1000
         found.append(
             Signal(rule.name, cause, bool(going), since * 1000, known, None if going else until * 1000, summary, body)
         )
     return found
+
+
+def _outcome(rows: Sequence[ChangeRow], standing: Sequence[ChangeRow]) -> str:
+    """How it ended: `recovered`; `accepted`: it lasted until it was usual; `withdrawn`: late data undid it."""
+    if not standing:
+        return "withdrawn"
+    return "accepted" if any(row.state == "accepted" for row in standing) else "recovered"
+
+
+def _with_evidence(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A verdict's cause with what its window saw for it."""
+    causes = orjson.loads(row["body"]).get("causes", ()) if row["body"] else ()
+    evidence: list[Any] = next((each.get("evidence", []) for each in causes if each.get("cause") == row["cause"]), [])
+    return {"cause": row["cause"], "confidence": row["confidence"], "share": row["share"], "evidence": evidence[:3]}
 
 
 def _relative(row: ChangeRow) -> float:
