@@ -29,6 +29,8 @@ CORRECTED_TYPES: Final[Mapping[str, str]] = {
     "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": "gauge",
     "DCGM_FI_PROF_PCIE_TX_BYTES": "gauge",
     "DCGM_FI_PROF_PCIE_RX_BYTES": "gauge",
+    "DCGM_FI_PROF_NVLINK_TX_BYTES": "gauge",
+    "DCGM_FI_PROF_NVLINK_RX_BYTES": "gauge",
 }
 
 

@@ -162,6 +162,9 @@ def test_vllm_before_and_after(store: Store, tmp_path: Path) -> None:
     assert told(rows["ac", "vllm"]) == (30, 95, 9, 14, "ok", "request")
     assert stage_ms(rows["ad", "vllm"]) == {"queue": 11, "prefill": 18, "decode": 56, "unexplained": 15}
     assert rows["ad", "vllm"]["DerivedStages"] == []
+    # V1 under its first scope name, up to 0.15: the same keys, placed by the first token.
+    assert stage_ms(rows["af", "vllm"]) == {"queue": 12, "prefill": 30, "decode": 60, "unexplained": 18}
+    assert told(rows["af", "vllm"]) == (50, 110, 33, 21, "ok", "request")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -142,6 +143,65 @@ def test_canonical_names_and_units(store: Store, tmp_path: Path, page: tuple[typ
     [transfer] = store.query("SELECT Canonical, Count, Sum, BucketCounts, ExplicitBounds FROM engine_histograms")
     assert transfer["Sum"] == pytest.approx(0.055)
     assert (transfer["BucketCounts"], transfer["ExplicitBounds"]) == ([1, 2], [pytest.approx(0.01)])
+
+
+LABELLED = """# TYPE tgi_batch_forward_duration histogram
+tgi_batch_forward_duration_bucket{method="prefill",le="+Inf"} 2
+tgi_batch_forward_duration_sum{method="prefill"} 0.5
+tgi_batch_forward_duration_count{method="prefill"} 2
+tgi_batch_forward_duration_bucket{method="decode",le="+Inf"} 7
+tgi_batch_forward_duration_sum{method="decode"} 0.25
+tgi_batch_forward_duration_count{method="decode"} 7
+# TYPE sglang:per_stage_req_latency_seconds histogram
+sglang:per_stage_req_latency_seconds_bucket{stage="prefill_forward",le="+Inf"} 3
+sglang:per_stage_req_latency_seconds_sum{stage="prefill_forward"} 1.5
+sglang:per_stage_req_latency_seconds_count{stage="prefill_forward"} 3
+sglang:per_stage_req_latency_seconds_bucket{stage="tokenize",le="+Inf"} 3
+sglang:per_stage_req_latency_seconds_sum{stage="tokenize"} 0.01
+sglang:per_stage_req_latency_seconds_count{stage="tokenize"} 3
+# TYPE DCGM_FI_PROF_NVLINK_TX_BYTES counter
+DCGM_FI_PROF_NVLINK_TX_BYTES{gpu="0",UUID="GPU-1"} 12
+# TYPE nv_inference_request_success counter
+nv_inference_request_success{model="a"} 5
+"""
+
+
+def test_names_that_mean_something_by_their_label(store: Store, tmp_path: Path, page: tuple[type[Page], str]) -> None:
+    handler, url = page
+    handler.text = LABELLED.encode()
+    scraper(Collected(store, tmp_path)).scrape(Target("mixed", url))
+    rows = store.query("SELECT MetricName AS name, Canonical AS canonical, Count AS n FROM engine_histograms")
+    assert {(row["name"], row["canonical"], row["n"]) for row in rows} == {
+        ("tgi_batch_forward_duration", "prefill_time", 2),
+        ("tgi_batch_forward_duration", "decode_time", 7),
+        ("sglang:per_stage_req_latency_seconds", "prefill_time", 3),
+    }
+    rows = store.query("SELECT Canonical AS canonical, Value AS value, Cumulative AS sum FROM engine_metrics")
+    assert {(row["canonical"], row["value"], row["sum"]) for row in rows} == {
+        ("gpu_nvlink_tx", 12, 0),
+        ("requests", 5, 1),
+    }
+
+
+def test_no_name_has_two_meanings() -> None:
+    """One factor and unit for each canonical name, one meaning for each series (and label)."""
+    schema = Path(__file__).parents[3] / "ingest" / "schema" / "0052_metric_names.sql"
+    rows = re.findall(
+        r"^  \('(.+?)', '(.+?)', '(.+?)', (.+?), ([01]), '(.*?)', '(.*?)'\)", schema.read_text(), re.MULTILINE
+    )
+    assert len(rows) > 90
+    units: dict[str, set[str]] = {}
+    for _, canonical, unit, *_ in rows:
+        units.setdefault(canonical, set()).add(unit)
+    assert {canonical for canonical, found in units.items() if len(found) > 1} == set()
+    keys = [(name, label, value) for name, _, _, _, _, label, value in rows]
+    assert len(set(keys)) == len(keys)
+    # What the name says of its unit and what the factor does agree.
+    factors = {"_ms": 0.001, "_us": 1e-6, "_seconds": 1.0, "_secs": 1.0, "_bytes": 1.0}
+    for name, _, _, factor, *_ in rows:
+        for ending, expected in factors.items():
+            if name.endswith(ending):
+                assert float(factor) == expected, name
 
 
 def test_openmetrics_and_summaries() -> None:
