@@ -58,9 +58,9 @@ def tailtrace(port: int) -> tuple[Callable[[], None], Callable[[], None]]:
             for name in NAMES:
                 with stage(name, model="m-7b", tokens=512):
                     pass
-            append, now = record.token_marks()
+            token = record.token_marker()
             for _ in range(CHUNKS - 1):
-                append(now())
+                token()
 
     return one, lambda: flush(30) and None
 

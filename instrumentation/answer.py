@@ -9,8 +9,10 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
 from tailtrace.instrumentation import clock, sse
+from tailtrace.instrumentation.native import native
 from tailtrace.instrumentation.outcome import of_exception, of_status
 from tailtrace.instrumentation.record import Record
+from tailtrace.instrumentation.tokens import TokenMarks
 
 Message = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
@@ -34,39 +36,41 @@ def _no_switch(on: bool) -> None:
     """The answer is over."""
 
 
-def _sender(answer: Answer, record: Record, send: Send, flow: Any) -> tuple[Send, Callable[[bool], None]]:
-    """The `send` that the app gets, and the switch of its fast path.
+Sender = tuple[Send, Callable[[bool], None], Callable[[], list[Message]]]
+
+
+def plain_sender(slow: Send, careful: Send, send: Send, flow: Any, times: TokenMarks) -> Sender:
+    """The `send` that the app gets, the switch of its fast path, and what gives (and lets go) the last messages of it.
 
     One plain function, because every chunk passes it: on the fast path a clock read and two list writes, then the
-    server's own awaitable. Only a send that will wait, by the server's own flag, is timed; where the server shows no
-    flag, one in 32.
+    server's own awaitable. Only a send that will wait, by the server's own flag, is `careful`; where the server shows
+    no flag (`flow` is None), one in 32. Off the fast path it is `slow`.
     """
     fast = False
-    slow, careful, now_ns, times = answer._slow, answer._careful, clock.now_ns, record.times
-    append = times.append
-    keep: Callable[[Message], None] = lambda message: None  # noqa: E731
+    now_ns, append = clock.now_ns, times.append
+    kept: deque[Message] = deque(maxlen=_TAIL)
+    keep = kept.append
 
     def switch(on: bool) -> None:
-        nonlocal fast, keep
-        answer._fast = fast = on
-        if on:
-            keep = record.tail.append
+        nonlocal fast
+        fast = on
 
-    if flow is not None:
+    def take_kept() -> list[Message]:
+        taken = list(kept)
+        kept.clear()
+        return taken
 
-        def by_flag(message: Message) -> Awaitable[None]:
-            if fast:
-                append(now_ns())
-                keep(message)
-                try:
-                    if message["more_body"] and not flow.write_paused:
-                        return send(message)
-                except KeyError:
-                    pass
-                return careful(message)
-            return slow(message)
-
-        return by_flag, switch
+    def by_flag(message: Message) -> Awaitable[None]:
+        if fast:
+            append(now_ns())
+            keep(message)
+            try:
+                if message["more_body"] and not flow.write_paused:
+                    return send(message)
+            except KeyError:
+                pass
+            return careful(message)
+        return slow(message)
 
     def by_sample(message: Message) -> Awaitable[None]:
         if fast:
@@ -80,7 +84,10 @@ def _sender(answer: Answer, record: Record, send: Send, flow: Any) -> tuple[Send
             return careful(message)
         return slow(message)
 
-    return by_sample, switch
+    return by_sample if flow is None else by_flag, switch, take_kept
+
+
+_sender: Callable[[Send, Send, Send, Any, TokenMarks], Sender] = plain_sender if native is None else native.sender
 
 
 class Answer:
@@ -104,7 +111,7 @@ class Answer:
             self._flow = None
         self._stream_send: Send = self._before_tokens
         self._fast = False
-        self.send, self._set_fast = _sender(self, record, send, self._flow)
+        self.send, self._switch, self._take_kept = _sender(self._slow, self._careful, send, self._flow, record.times)
         self._framed_json = False
 
     def client_left(self) -> None:
@@ -198,6 +205,10 @@ class Answer:
             record.attributes.update(self._frames.usage)
         self._set_fast(True)
 
+    def _set_fast(self, on: bool) -> None:
+        self._fast = on
+        self._switch(on)
+
     async def _careful(self, message: Message) -> None:
         """A send that may wait, is a sample, or is the last; the fast path has marked it already."""
         before = clock.now_ns()
@@ -260,9 +271,12 @@ class Answer:
     def _let_go(self) -> None:
         """Undo the circles of self and its functions: the cycle collector would have to walk the whole application."""
         self._set_fast(False)
+        kept = self._take_kept()
+        if kept:
+            self._record.tail.extend(kept)
         self._stream_send = self._server_send
-        self._set_fast = _no_switch
-        del self.send
+        self._switch = _no_switch
+        del self.send, self._take_kept
 
     def _rtt_ns(self) -> int:
         """The kernel's smoothed round trip to the client, where the server shows its socket (Linux)."""

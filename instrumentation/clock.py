@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from tailtrace.instrumentation.native import native
+
 now_ns: Callable[[], int] = time.monotonic_ns
 
 # The largest of a few: a pause between the two reads only makes it smaller, and processes of a host should agree.
@@ -25,4 +27,11 @@ def use(clock: Callable[[], int], anchor: int) -> tuple[Callable[[], int], int]:
     global now_ns, _anchor_ns
     former = (now_ns, _anchor_ns)
     now_ns, _anchor_ns = clock, anchor
+    if native is not None:
+        native.use_clock(None if is_real() else clock)
     return former
+
+
+def is_real() -> bool:
+    """Whether marks come from the system's clock and not from a test's."""
+    return now_ns is time.monotonic_ns

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tailtrace.instrumentation import ids, sse
+from tailtrace.instrumentation.native import native
 from tailtrace.instrumentation.otlp import (
     INTERNAL,
     STATUS_ERROR,
+    attribute,
     encode_attributes,
     encode_span,
     encode_span_fields,
@@ -17,7 +19,7 @@ from tailtrace.instrumentation.otlp import (
     span_identity,
 )
 from tailtrace.instrumentation.record import Record, Stage
-from tailtrace.instrumentation.tokens import TokenTimes
+from tailtrace.instrumentation.tokens import TokenMarks, TokenTimes
 from tailtrace.stages import BY_NAME
 
 _MAX_STAGE_NAMES: Final = 2048
@@ -57,26 +59,47 @@ def encode_lone_stage(stage: Stage, anchor_ns: int) -> bytes:
     return encode_stage(stage, identity, stage.span_id, anchor_ns)
 
 
+def encode_failure(message: str) -> bytes:
+    """The status of a span that failed."""
+    return encode_status(STATUS_ERROR, message)
+
+
 def encode_record(record: Record, anchor_ns: int) -> bytes:
     """The request's span and those of its stages. The record's marks and bodies are let go."""
-    rest = span_head(record.name, record.kind) + span_attributes(request_attributes(record))
-    if record.outcome == "error" or record.outcome == "timeout":
-        rest += encode_status(STATUS_ERROR, record.error)
+    head = span_head(record.name, record.kind)
+    attributes = request_attributes(record)
+    status = encode_failure(record.error) if record.outcome == "error" or record.outcome == "timeout" else b""
+    encoded = _encode(record, head, attributes, status, ids.span_id_block(len(record.stages)), anchor_ns)
+    # A stage knows its record: without this cut, each request would wait for the cycle collector.
+    record.stages = []
+    return encoded
+
+
+def encode_request(
+    record: Record, head: bytes, attributes: dict[str, Any], status: bytes, fresh_ids: bytes, anchor_ns: int
+) -> bytes:
+    """The spans of a record, whose own fields are given; `fresh_ids` holds 8 bytes for each of its stages."""
+    rest = head + span_attributes(attributes) + status
     trace_id = record.trace_id
     identity = span_identity(trace_id, record.parent_span_id)
     spans = [encode_span_fields(identity, record.span_id, record.start_ns + anchor_ns, record.end_ns + anchor_ns, rest)]
-    stages = record.stages
-    if stages:
-        below = span_identity(trace_id, record.span_id)
-        for stage, fresh in zip(stages, ids.span_ids(len(stages)), strict=True):
-            parent = stage.parent
-            # An id that a child or a callee has seen stays; most stages have had no need for one.
-            own = stage.own_id or fresh
-            inside = below if parent is record else span_identity(trace_id, parent.span_id if parent else b"")
-            spans.append(encode_stage(stage, inside, own, anchor_ns))
-        # A stage knows its record: without this cut, each request would wait for the cycle collector.
-        record.stages = []
+    below = span_identity(trace_id, record.span_id)
+    # A stage that has children gets its id before it is written, whichever of them ended first.
+    for stage in record.stages:
+        if type(stage.parent) is Stage:
+            _ = stage.parent.span_id
+    for at, stage in enumerate(record.stages[: len(fresh_ids) // 8]):
+        parent = stage.parent
+        # An id that a child or a callee has seen stays; most stages have had no need for one.
+        own = stage.own_id or fresh_ids[8 * at : 8 * at + 8]
+        inside = below if parent is record else span_identity(trace_id, parent.span_id if parent else b"")
+        spans.append(encode_stage(stage, inside, own, anchor_ns))
     return b"".join(spans)
+
+
+if native is not None:
+    native.use_encoders(_stage_heads, stage_head, attribute, encode_failure)
+_encode: Final = encode_request if native is None else native.encode_request
 
 
 def request_attributes(record: Record) -> dict[str, Any]:
@@ -90,7 +113,7 @@ def request_attributes(record: Record) -> dict[str, Any]:
         start = record.start_ns
         times = record.folded or TokenTimes()
         times.fold(record.times)
-        record.times = []
+        record.times = TokenMarks()
         attributes["tailtrace.ttft_ns"] = record.first_ns - start
         if record.answer_ns:
             attributes["tailtrace.ttft_answer_ns"] = record.answer_ns - start
@@ -119,16 +142,16 @@ def _read_tail(record: Record) -> None:
             if len(times) <= 1 or (body and sse.carries_token(body)):
                 break
             times.pop()
-    n = 1
-    for body in bodies:
-        if b"_tokens" in body:
-            usage = sse.read_usage(body)
-            if usage:
-                found.update(usage)
-                found["tailtrace.tokens_source"] = "usage"
-        n = max(n, sse.samples(body))
-    if n > 1 and record.first_ns:
-        found.setdefault("tailtrace.n", n)
+    joined = b"\n".join(bodies)
+    if b"_tokens" in joined:
+        usage = sse.read_usage(joined)
+        if usage:
+            found.update(usage)
+            found["tailtrace.tokens_source"] = "usage"
+    if record.first_ns:
+        n = sse.samples(joined)
+        if n > 1:
+            found.setdefault("tailtrace.n", n)
     if bodies and "gen_ai.response.model" not in found:
         model = sse.read_model(bodies[0])
         if model:

@@ -172,7 +172,7 @@ def any_value(value: Any, depth: int = 0) -> bytes:
         return block(0x3A, bytes(value))
     if depth < _MAX_DEPTH:
         if isinstance(value, Mapping):
-            body = b"".join(_pair(0x0A, str(key), item, depth + 1) for key, item in value.items())
+            body = b"".join(attribute(0x0A, str(key), item, depth + 1) for key, item in value.items())
             return block(0x32, body)
         if isinstance(value, (Sequence, set, frozenset)):
             return block(0x2A, b"".join(block(0x0A, any_value(item, depth + 1)) for item in value))
@@ -202,7 +202,7 @@ def _text_pair(tag: int, name: str, value: str) -> bytes:
     return pair
 
 
-def _pair(tag: int, name: str, value: Any, depth: int = 0) -> bytes:
+def attribute(tag: int, name: str, value: Any, depth: int = 0) -> bytes:
     """One KeyValue as a repeated field with `tag`."""
     kind = type(value)
     if kind is str:
@@ -226,7 +226,7 @@ def _pair(tag: int, name: str, value: Any, depth: int = 0) -> bytes:
 
 def encode_attributes(attributes: Attributes, tag: int = 0x4A) -> bytes:
     """Repeated KeyValue fields. `tag`: 0x4A in a span, 0x0A a resource, 0x1A a scope or an event, 0x3A a point."""
-    return b"".join([_pair(tag, name, value) for name, value in attributes.items()])
+    return b"".join([attribute(tag, name, value) for name, value in attributes.items()])
 
 
 _span_texts: dict[str, dict[str, bytes]] = {}
@@ -249,12 +249,12 @@ def span_attributes(attributes: Attributes) -> bytes:
             except KeyError:
                 encoded += _keep_int(name, value)
         else:
-            encoded += _pair(0x4A, name, value)
+            encoded += attribute(0x4A, name, value)
     return encoded
 
 
 def _keep_text(name: str, value: str) -> bytes:
-    pair = _pair(0x4A, name, value)
+    pair = attribute(0x4A, name, value)
     values = _span_texts.get(name)
     if values is None:
         values = {}
@@ -271,7 +271,7 @@ def _keep_int(name: str, value: int) -> bytes:
     if len(key) < _SHORT_KEY and len(_span_ints) < _CACHE_LIMIT:
         one, two = (b"J%c%b\x12%c\x18" % (len(key) + 3 + size, key, 1 + size) for size in (1, 2))
         _span_ints[name] = (one, two)
-    return _pair(0x4A, name, value)
+    return attribute(0x4A, name, value)
 
 
 _heads: dict[tuple[str, int], bytes] = {}

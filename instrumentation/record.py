@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from tailtrace.instrumentation import clock, ids
+from tailtrace.instrumentation.native import native
 from tailtrace.instrumentation.otlp import SERVER
-from tailtrace.instrumentation.tokens import TokenTimes
+from tailtrace.instrumentation.tokens import TokenMarks, TokenTimes
 
 Outcome = Literal["ok", "error", "cancelled", "timeout", "rejected"]
 
@@ -94,7 +95,7 @@ class Record:
                 self.weight = weight_of(state)
         self.attributes: dict[str, Any] = {}
         self.stages: list[Stage] = []
-        self.times: list[int] = []
+        self.times = TokenMarks()
 
     @property
     def record(self) -> Record:
@@ -141,6 +142,11 @@ class Record:
         self.token()
         return self.times.append, clock.now_ns
 
+    def token_marker(self) -> Callable[[], None]:
+        """The same in one call: `token = record.token_marker()` at the first chunk, then `token()` at each later."""
+        self.token()
+        return self.times.mark
+
     def begin_tokens(self, first_ns: int) -> None:
         """The first token; the marks of later ones are appended to `times`."""
         self.first_ns = first_ns
@@ -151,10 +157,8 @@ class Record:
     def fold(self) -> None:
         """Fold all but the newest marks of a long stream. Called by the background thread while marks are appended."""
         if len(self.times) >= FOLD_FROM and not self.end_ns:
-            part = self.times[: FOLD_FROM // 2]
             folded = self.folded or TokenTimes()
-            folded.fold(part)
-            del self.times[: len(part)]
+            folded.fold(self.times.take(FOLD_FROM // 2))
             self.folded = folded
 
     def finish(self, outcome: Outcome = "ok", end_ns: int = 0, error: str = "") -> None:
@@ -173,11 +177,8 @@ class Record:
             submit(self)
 
 
-class Stage:
-    """A named part of a request; a context manager for plain and async code alike, never to be entered twice.
-
-    Its fields have their defaults on the class, since most are never set.
-    """
+class PlainStageBase:
+    """What a stage keeps, and its two marks. The defaults stand on the class, since most are never set."""
 
     parent: Scope | None = None
     start_ns = 0
@@ -192,6 +193,45 @@ class Stage:
     def __init__(self, name: str, attributes: dict[str, Any] | None = None) -> None:
         self.name = name
         self.attributes = attributes
+
+    def __enter__(self) -> Self:
+        parent = CURRENT.get()
+        if parent is not None and parent.end_ns:
+            parent = live(parent)
+        self.parent = parent
+        self._token = CURRENT.set(self)  # type: ignore[arg-type]
+        self.start_ns = clock.now_ns()
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        self.end_ns = clock.now_ns()
+        try:
+            CURRENT.reset(self._token)
+        except ValueError:
+            # Ended in another context (a generator closed by another task): the first one's value is skipped by `live`.
+            pass
+        if kind is not None and kind is not GeneratorExit:
+            self.error = kind.__name__
+        record = self.parent if type(self.parent) is Record else None
+        if record is None or record.end_ns or len(record.stages) >= MAX_STAGES:
+            self.deliver()
+        else:
+            record.stages.append(self)  # type: ignore[arg-type]
+
+    def deliver(self) -> None:
+        raise NotImplementedError
+
+
+if TYPE_CHECKING or native is None:
+    StageBase = PlainStageBase
+else:
+    StageBase = native.StageBase
+
+
+class Stage(StageBase):
+    """A named part of a request; a context manager for plain and async code alike, never to be entered twice."""
+
+    __slots__ = ()
 
     @property
     def record(self) -> Record | None:
@@ -224,33 +264,13 @@ class Stage:
         if len(self.attributes) < MAX_ATTRIBUTES:
             self.attributes[name] = value[:MAX_TEXT] if isinstance(value, str) else value
 
-    def __enter__(self) -> Stage:
-        parent = CURRENT.get()
-        if parent is not None and parent.end_ns:
-            parent = live(parent)
-        self.parent = parent
-        self._token = CURRENT.set(self)
-        self.start_ns = clock.now_ns()
-        return self
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        self.end_ns = clock.now_ns()
-        try:
-            CURRENT.reset(self._token)
-        except ValueError:
-            # Ended in another context (a generator closed by another task): the first one's value is skipped by `live`.
-            pass
-        if kind is not None and kind is not GeneratorExit:
-            self.error = kind.__name__
-        parent = self.parent
-        record = parent if type(parent) is Record else self.record
-        if record is None:
-            if self.sampled:
-                submit(self)
-        elif record.end_ns or len(record.stages) >= MAX_STAGES:
+    def deliver(self) -> None:
+        """Give this finished stage to its request, or send it alone."""
+        record = self.record
+        if record is not None:
             record.add(self)
-        else:
-            record.stages.append(self)
+        elif self.sampled:
+            submit(self)
 
     async def __aenter__(self) -> Stage:
         return self.__enter__()
@@ -262,6 +282,9 @@ class Stage:
 Scope = Record | Stage | Remote
 
 CURRENT: ContextVar[Scope | None] = ContextVar("tailtrace_scope", default=None)
+
+if native is not None:
+    native.use_scopes(CURRENT, Record)
 
 
 def live(scope: Scope | None) -> Scope | None:

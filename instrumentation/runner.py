@@ -15,7 +15,6 @@ from typing import Any
 from tailtrace.errors import ConfigError
 from tailtrace.instrumentation import clock
 from tailtrace.instrumentation.record import CURRENT, Scope, Stage, live
-from tailtrace.instrumentation.stage import deliver
 from tailtrace.instrumentation.steps import record_step
 
 # Inside generate, each token is one call of forward: those are not stages.
@@ -145,4 +144,4 @@ def _deliver(scope: Scope, start_ns: int, marks: Marks, error: str) -> None:
     for name, begin_ns, end_ns in parts:
         stage = Stage(name)
         stage.parent, stage.start_ns, stage.end_ns, stage.error = scope, begin_ns, end_ns, error
-        deliver(stage)
+        stage.deliver()

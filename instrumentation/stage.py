@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mappin
 from functools import wraps
 from typing import Any, TypeVar, overload
 
-from tailtrace.instrumentation import clock, record, runtime
+from tailtrace.instrumentation import clock, runtime
 from tailtrace.instrumentation.context import Entered, current_scope, extract
 from tailtrace.instrumentation.otlp import SERVER
 from tailtrace.instrumentation.outcome import of_exception
@@ -95,16 +95,7 @@ class Detached:
             self._stage.set("tailtrace.outcome", outcome)
         elif kind is not None:
             self._stage.error = kind.__name__
-        deliver(self._stage)
-
-
-def deliver(finished: Stage) -> None:
-    """Give a finished stage to its request, or send it alone."""
-    of = finished.record
-    if of is not None:
-        of.add(finished)
-    elif finished.sampled:
-        record.submit(finished)
+        self._stage.deliver()
 
 
 def stage_from(start_ns: int, name: str, *, end_ns: int = 0, scope: Scope | None = None, **attributes: Any) -> None:
@@ -117,7 +108,7 @@ def stage_from(start_ns: int, name: str, *, end_ns: int = 0, scope: Scope | None
     finished.parent = scope if scope is not None else live(CURRENT.get())
     finished.start_ns = start_ns
     finished.end_ns = max(end_ns or clock.now_ns(), start_ns)
-    deliver(finished)
+    finished.deliver()
 
 
 def mark() -> int:

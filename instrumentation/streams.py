@@ -14,7 +14,6 @@ from tailtrace.instrumentation import clock, runtime, sse
 from tailtrace.instrumentation.otlp import INTERNAL
 from tailtrace.instrumentation.outcome import of_exception
 from tailtrace.instrumentation.record import CURRENT, Record, Scope, Stage, live
-from tailtrace.instrumentation.stage import deliver
 
 T = TypeVar("T")
 
@@ -106,7 +105,7 @@ class _Core:
         finished.start_ns = self.first_ns or self._start_ns
         finished.end_ns = self.last_ns if self.first_ns and outcome == "ok" else now
         finished.error = error
-        deliver(finished)
+        finished.deliver()
 
 
 class Stream(Generic[T]):

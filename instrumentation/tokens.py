@@ -9,7 +9,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from operator import sub
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from tailtrace.instrumentation import clock
+from tailtrace.instrumentation.native import native
 
 BASE: Final = 1.02
 # Bucket 1,900 ends after 25 days: no gap of one stream is longer.
@@ -45,7 +48,21 @@ def histogram(gaps_sorted: Sequence[int]) -> dict[int, int]:
     return counts
 
 
-class TokenTimes:
+class PlainTokenMarks(list[int]):
+    """The marks of one stream that are not folded yet, in the order they came."""
+
+    def mark(self) -> None:
+        """A token came now."""
+        self.append(clock.now_ns())
+
+    def take(self, count: int) -> PlainTokenMarks:
+        """Remove the first `count` marks and give them."""
+        taken = PlainTokenMarks(self[:count])
+        del self[:count]
+        return taken
+
+
+class PlainTokenTimes:
     """The times of one stream, folded piece by piece so that an endless stream stays small.
 
     `first_ns` and `last_ns` are clock marks (0 before the first token); `count` is the number of chunks seen.
@@ -60,12 +77,12 @@ class TokenTimes:
         self.counts: dict[int, int] = {}
         self.stalls: list[tuple[int, int]] = []
 
-    def fold(self, times_ns: list[int]) -> None:
+    def fold(self, times_ns: Sequence[int]) -> None:
         """Take in marks that follow those taken before; non-descending, as one clock gives them."""
         if not times_ns:
             return
         if self.count:
-            gaps = list(map(sub, times_ns, [self.last_ns, *times_ns[:-1]]))
+            gaps = list(map(sub, times_ns, [self.last_ns, *times_ns]))
         else:
             self.first_ns = times_ns[0]
             gaps = list(map(sub, times_ns[1:], times_ns))
@@ -93,3 +110,12 @@ class TokenTimes:
     def stalls_text(self, start_ns: int) -> str:
         """`offset_ns:length_ns,...` in time order, offsets from `start_ns`."""
         return ",".join([f"{begin - start_ns}:{length}" for length, begin in sorted(self.stalls, key=lambda s: s[1])])
+
+
+if TYPE_CHECKING or native is None:
+    TokenMarks = PlainTokenMarks
+    TokenTimes = PlainTokenTimes
+else:
+    native.use_bounds(_BOUNDS)
+    TokenMarks = native.TokenMarks
+    TokenTimes = native.TokenTimes

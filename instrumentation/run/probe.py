@@ -7,6 +7,7 @@ import importlib.metadata
 import importlib.util
 
 from tailtrace.instrumentation.engines import patch
+from tailtrace.instrumentation.native import in_words
 from tailtrace.instrumentation.run.targets import TARGETS, installed
 from tailtrace.instrumentation.settings import read_settings
 
@@ -15,6 +16,7 @@ def main() -> int:
     """Print one line a library; 0 when at least one hook point is there."""
     settings = read_settings()
     print(f"sends to     {settings.traces_endpoint or settings.endpoint} ({settings.protocol})")
+    print(f"recorder     {in_words()}")
     print(f"service      {settings.service_name or 'named after what is found'}")
     absent: dict[str, str] = {}
     libraries = list(dict.fromkeys(name.partition(".")[0] for name in TARGETS))

@@ -31,6 +31,11 @@ class KeptFile:
         self.reason = None
         return content
 
+    @property
+    def descriptor(self) -> int:
+        """The open file, or -1 while it has not been read."""
+        return self._descriptor
+
     def close(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)

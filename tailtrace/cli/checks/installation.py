@@ -34,6 +34,13 @@ def server_packages() -> Finding:
     return Finding("packages", True, "all of tailtrace[server] are installed")
 
 
+def recorder() -> Finding:
+    """Which twin of the recorder runs: both do the same, one faster."""
+    from tailtrace.instrumentation.native import in_words
+
+    return Finding("recorder", True, in_words())
+
+
 def gpu_package() -> Finding:
     if importlib.util.find_spec("pynvml") is None:
         return Finding("gpu", True, "absent: nvidia-ml-py is not installed (optional: pip install 'tailtrace[gpu]')")
@@ -54,7 +61,9 @@ def embedded_database() -> Finding:
     return Finding("database", True, f"chdb loads (ClickHouse {probe.stdout.strip()})")
 
 
-CHECKS: Final[tuple[Callable[[], Finding], ...]] = (python_and_product, server_packages, embedded_database, gpu_package)
+CHECKS: Final[tuple[Callable[[], Finding], ...]] = (
+    python_and_product, server_packages, recorder, embedded_database, gpu_package,
+)  # fmt: skip
 
 
 def _missing(extra: str) -> Iterator[str]:

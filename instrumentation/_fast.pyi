@@ -1,0 +1,33 @@
+"""What `_fast.c` gives; the twins in Python say what each piece means."""
+
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+from tailtrace.instrumentation.record import PlainStageBase, Record
+from tailtrace.instrumentation.tokens import PlainTokenMarks, PlainTokenTimes
+
+Message = MutableMapping[str, Any]
+Send = Callable[[Message], Awaitable[None]]
+
+class TokenMarks(PlainTokenMarks): ...
+class TokenTimes(PlainTokenTimes): ...
+class StageBase(PlainStageBase): ...
+
+def sender(
+    slow: Send, careful: Send, send: Send, flow: Any, times: TokenMarks, /
+) -> tuple[Send, Callable[[bool], None], Callable[[], list[Message]]]: ...
+def use_clock(now_ns: Callable[[], int] | None, /) -> None: ...
+def use_bounds(bounds: Sequence[int], /) -> None: ...
+def use_scopes(current: ContextVar[Any], record: type[Record], /) -> None: ...
+def use_encoders(
+    heads: dict[str, bytes],
+    head: Callable[[str], bytes],
+    pair: Callable[[int, str, Any], bytes],
+    status: Callable[[str], bytes],
+    /,
+) -> None: ...
+def encode_request(
+    record: Record, head: bytes, attributes: Mapping[str, Any], status: bytes, fresh_ids: bytes, anchor_ns: int, /
+) -> bytes: ...
+def probe_tick(seconds: float, schedstat: int, /) -> tuple[float, int | None, int | None]: ...
