@@ -51,13 +51,13 @@ bench-quick: $(DEV) ## Every benchmark for under a minute, to see that it still 
 clean: ## Remove what the targets made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info
 
-# The stamps: remade when pyproject.toml changed.
+# The stamps: remade when what is built changed.
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Python 3.11 or newer is needed; name yours: make PYTHON=python3.12"; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { echo "the venv module is missing: apt install python3-venv"; exit 1; }
 
-$(SERVER): pyproject.toml | $(VENV)/bin/python
+$(SERVER): pyproject.toml setup.py instrumentation/_fast.c | $(VENV)/bin/python
 	$(PIP) install --quiet --editable '.[server]'
 	@touch $@
 

@@ -7,7 +7,7 @@
  *   sender                   answer.py
  *   probe_tick               loop_probe.py
  *
- * The interpreter lock guards everything here; the main interpreter alone may load it. Only public API is used.
+ * It is one file so that the build is one call of the compiler. The interpreter lock guards everything here; the main interpreter alone may load it. Only public API is used.
  */
 
 #define PY_SSIZE_T_CLEAN

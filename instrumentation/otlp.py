@@ -2,7 +2,8 @@
 
 Follows opentelemetry-proto 1.x (trace/v1, metrics/v1). Field order inside a message is free in protobuf, so what never
 changes (names, kinds, keys, short string values) is encoded once and kept. About twenty times cheaper than the SDK's
-encoder for one span. Bodies may be concatenated: a repeated field simply goes on.
+encoder for one span. Bodies may be concatenated: a repeated field simply goes on. Spans and points are one file because
+they share the scalars, the pairs and their caches.
 """
 
 from __future__ import annotations
