@@ -5,6 +5,9 @@ acknowledged span is in the store (`store`: jobs off) and, with the jobs on, whe
 the rates include that wait. While it runs, single probe spans are sent and looked for (`queryable_s_load`, P95 of
 them); the same on a quiet server is `queryable_s_idle`. Bytes a span are those of the active parts after merges, side
 table included.
+
+`--mixed` adds a run with metrics and logs beside the spans, 10,000 points and 10,000 records a second; `--receivers N`
+runs with 1 to N receiver processes on one ClickHouse server, spans stored, jobs off.
 """
 
 from __future__ import annotations
@@ -18,15 +21,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+from fleet import fleet
 from harness import Figure, PeakMemory, arguments, cpu_seconds, in_own_process, quantile, report, wait_until, workspace
 from load import LoadResult, send
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from payload import BodyFactory
 from peers import MLFLOW, PHOENIX, Peer, peer_spans_per_s
 from product import Product, running
+from signals import ITEMS_PER_BODY, SignalFactory
 
 SPANS_PER_TRACE = 10
 PROBE_EVERY_S = 2.0
+OTHERS_PER_S = 10_000
+OTHERS = (
+    "SELECT (SELECT count() FROM otel_logs) + (SELECT count() FROM otel_metrics_gauge) "
+    "+ (SELECT count() FROM otel_metrics_histogram)"
+)
 
 
 @dataclass
@@ -41,6 +51,7 @@ class Run:
     queryable_s: list[float]
     lag_s: list[float]
     load: LoadResult
+    others: int = 0
 
 
 def probe_body(trace_id: bytes) -> bytes:
@@ -71,8 +82,23 @@ def probe(product: Product, client: httpx.Client, every_s: float) -> float:
     return time.monotonic() - began
 
 
-def load_product(product: Product, bodies: BodyFactory, seconds: float, *, jobs: bool) -> Run:
-    """Loads the product for `seconds`, then waits until it is done with all of it."""
+async def send_others(port: int, seed: int, seconds: float) -> int:
+    """Points and records that were acknowledged, of as many bodies as come to 10,000 items a second each."""
+    factory = SignalFactory(seed)
+    results = await asyncio.gather(
+        *(
+            send(port, lambda make=make: make(time.time_ns()), seconds=seconds, connections=2, path=path,  # type: ignore[misc]
+                 bodies_per_s=OTHERS_PER_S / ITEMS_PER_BODY)
+            for path, make in (("/v1/metrics", factory.metrics), ("/v1/logs", factory.logs))
+        )
+    )  # fmt: skip
+    return sum(result.bodies for result in results) * ITEMS_PER_BODY
+
+
+def load_product(
+    product: Product, bodies: BodyFactory, seconds: float, *, jobs: bool, mixed_seed: int | None = None
+) -> Run:
+    """Loads the product for `seconds`, then waits until it is done with all of it; `mixed_seed` adds other signals."""
     queryable: list[float] = []
     lag: list[float] = []
 
@@ -87,10 +113,16 @@ def load_product(product: Product, bodies: BodyFactory, seconds: float, *, jobs:
     async def sending() -> LoadResult:
         done = False
         watcher = asyncio.create_task(asyncio.to_thread(watch, lambda: done))
-        result = await send(product.otlp_port, lambda: bodies.body(time.time_ns()), seconds=seconds)
+        rest = [] if mixed_seed is None else [send_others(product.otlp_port, mixed_seed, seconds)]
+        result, *sent = await asyncio.gather(
+            send(product.otlp_port, lambda: bodies.body(time.time_ns()), seconds=seconds), *rest
+        )
         done = True
         await watcher
+        others.extend(sent)
         return result
+
+    others: list[int] = []
 
     with PeakMemory(product.pid) as memory, httpx.Client(timeout=60) as client:
         before = product.scalar("SELECT count() FROM otel_traces", client)
@@ -99,6 +131,8 @@ def load_product(product: Product, bodies: BodyFactory, seconds: float, *, jobs:
         spans = result.bodies * bodies.spans_per_body
         sent = before + spans + len(queryable)
         wait_until(lambda: product.scalar("SELECT count() FROM otel_traces", client) >= sent, 600, "storing", 0.1)
+        for items in others:
+            wait_until(lambda items=items: product.scalar(OTHERS, client) >= items, 600, "storing the rest", 0.1)  # type: ignore[misc]
         stored_s = time.monotonic() - started
         if jobs:
             traces = before + spans // SPANS_PER_TRACE + len(queryable)  # what was before are probes, one span each
@@ -108,7 +142,33 @@ def load_product(product: Product, bodies: BodyFactory, seconds: float, *, jobs:
         stored = product.scalar("SELECT count() FROM otel_traces", client)
         if stored != sent:
             raise RuntimeError(f"{sent:,} spans acknowledged, {stored:,} stored")
-        return Run(spans, stored_s, judged_s, cpu_seconds(product.pid) - used, memory.mib, queryable, lag, result)
+        cpu_s = cpu_seconds(product.pid) - used
+        return Run(spans, stored_s, judged_s, cpu_s, memory.mib, queryable, lag, result, sum(others))
+
+
+def load_fleet(work: Path, receivers: int, seed: int, seconds: float) -> float:
+    """Spans a second until stored, sent to this many receivers by as many connections in all as ever."""
+
+    async def sending(ports: list[int]) -> int:
+        factories = [BodyFactory(seed=seed + 1000 * k) for k in range(len(ports))]
+        results = await asyncio.gather(
+            *(
+                send(port, lambda own=own: own.body(time.time_ns()), seconds=seconds, connections=16 // len(ports))  # type: ignore[misc]
+                for port, own in zip(ports, factories, strict=True)
+            )
+        )
+        return sum(result.bodies for result in results) * factories[0].spans_per_body
+
+    with fleet(work / f"ingest-receivers-{receivers}", receivers) as running_fleet:
+        started = time.monotonic()
+        spans = asyncio.run(sending(running_fleet.otlp_ports))
+        count = "SELECT count() FROM otel_traces"
+        wait_until(lambda: running_fleet.scalar(count) >= spans, 600, "storing", 0.1)
+        took = time.monotonic() - started
+        if running_fleet.scalar(count) != spans:
+            raise RuntimeError(f"{spans:,} spans acknowledged, {running_fleet.scalar(count):,} stored")
+    print(f"{receivers} receivers: {spans:,} spans, stored after {took:.1f} s")
+    return spans / took
 
 
 def bytes_per_span(data: Path) -> float:
@@ -154,6 +214,8 @@ def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--seconds", type=float, default=120.0, help="seconds of load, each run")
     parser.add_argument("--peers", action="store_true", help="also MLflow and Phoenix, installed below --work")
+    parser.add_argument("--mixed", action="store_true", help="also a run with metrics and logs beside the spans")
+    parser.add_argument("--receivers", type=int, default=0, help="also runs with 1 to N receiver processes on a server")
     options = parser.parse_args()
     seconds = 6.0 if options.quick else options.seconds
     figures: dict[str, Figure] = dict.fromkeys(
@@ -182,6 +244,18 @@ def main() -> None:
         figures["queryable_s_idle"] = statistics.median(idle)
         figures["lag_s_jobs"] = max(jobs.lag_s)
         figures["bytes_per_span"] = in_own_process(bytes_per_span, work / "ingest-jobs")
+
+        if options.mixed:
+            with running(work / "ingest-mixed") as product:
+                mixed = load_product(
+                    product, BodyFactory(seed=options.seed), seconds, jobs=True, mixed_seed=options.seed
+                )
+            show("with metrics and logs", mixed)
+            figures["spans_per_s_mixed"] = mixed.spans / mixed.judged_s
+            figures["items_per_s_mixed"] = (mixed.spans + mixed.others) / mixed.judged_s
+            figures["cpu_us_per_item_mixed"] = 1e6 * mixed.cpu_s / (mixed.spans + mixed.others)
+        for receivers in range(1, options.receivers + 1):
+            figures[f"spans_per_s_receivers_{receivers}"] = load_fleet(work, receivers, options.seed, seconds)
 
         if options.peers and not options.quick:
             for peer in (MLFLOW, PHOENIX):
