@@ -49,8 +49,9 @@ def gpu_fields(
     for number, direction in NVLINK_RAW_FIELDS.items():
         name = "tailtrace.link.raw_io"
         series = Series(name, {**hw, "tailtrace.link": "nvlink", "network.io.direction": direction})
+        metric = f"{name}/nvlink/{direction}"
         yield Field(
-            number, series, name, ALL_LINKS, _KIB, counters[number], most_per_s=nvlink_per_s / _KIB
+            number, series, metric, ALL_LINKS, _KIB, counters[number], most_per_s=nvlink_per_s / _KIB
         )  # fmt: skip
     yield Field(ENERGY_FIELD, Series("hw.energy", hw), "hw.energy", scale=1e-3, cumulative=counters[ENERGY_FIELD])
     power = Series("hw.power", {**hw, "tailtrace.source": "field"})

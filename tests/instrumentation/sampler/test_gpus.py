@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from itertools import pairwise
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from tailtrace.instrumentation.sampler.gpus import DriverReplaced
+from tailtrace.instrumentation.sampler.host import pids
 
 GPU0 = "GPU-00000000-0000-0000-0000-000000000000"
 GPU1 = "GPU-00000001-0000-0000-0000-000000000000"
@@ -79,6 +81,41 @@ def test_one_unreadable_field_loses_nothing_else(stub: Any, host: Any, code: int
     reason = host.absences.reasons(GPU0)["tailtrace.link.io/pcie/transmit"]
     assert reason == {3: "not_supported", 4: "no_permission", 13: "old_driver", 999: "unknown_error",
                       2: "unknown_to_driver"}[code]  # fmt: skip
+
+
+FIELDS = {
+    74: "tailtrace.gpu.throttle/sw_power_cap", 76: "tailtrace.gpu.throttle/sync_boost",
+    82: "tailtrace.gpu.memory.temperature", 83: "hw.energy", 138: "tailtrace.link.io/nvlink/transmit",
+    139: "tailtrace.link.io/nvlink/receive", 140: "tailtrace.link.raw_io/nvlink/transmit",
+    141: "tailtrace.link.raw_io/nvlink/receive", 186: "hw.power", 197: "tailtrace.link.io/pcie/transmit", 198: "tailtrace.link.io/pcie/receive",
+    269: "tailtrace.gpu.throttle/sw_thermal", 270: "tailtrace.gpu.throttle/hw_thermal",
+    271: "tailtrace.gpu.throttle/hw_power_brake",
+}  # fmt: skip
+
+
+def told(points: list[Any]) -> set[tuple[str, ...]]:
+    return {(p.name, *sorted(f"{k}={v}" for k, v in p.attributes.items() if k != "tailtrace.source")) for p in points}
+
+
+@pytest.mark.parametrize(("number", "metric"), FIELDS.items())
+def test_each_field_fails_alone(stub: Any, new_host: Callable[..., Any], number: int, metric: str) -> None:
+    stub.set(gpus=1)
+    whole = told(apart(new_host()))
+    stub.set(**{f"field.{number}.err": 3})
+    host = new_host()
+    # Its own series, and the rate made of it; power has a second source.
+    lost = whole - told(apart(host))
+    assert len(lost) == (0 if metric == "hw.power" else 2 if metric.startswith("tailtrace.link.io") else 1)
+    if metric != "hw.power":
+        assert host.absences.reasons(GPU0)[metric] == "not_supported"
+
+
+def test_a_field_that_says_the_gpu_is_lost_ends_the_gpu(stub: Any, host: Any) -> None:
+    stub.set(gpus=1)
+    host.tick()
+    stub.set(**{"field.83.err": 15})
+    points = host.tick()
+    assert latest(points, "hw.status", hw__state="failed", tailtrace__reason="gpu_lost") == 1
 
 
 SYMBOLS = {
@@ -304,12 +341,15 @@ def test_after_a_driver_reload_counters_start_anew(stub: Any, host: Any) -> None
     ("code", "reason"),
     [(9, "driver_not_loaded"), (18, "driver_library_mismatch"), (4, "no_permission"), (999, "unknown_error")],
 )
-def test_no_nvml_at_the_start_is_said_and_tried_again(stub: Any, host: Any, code: int, reason: str) -> None:
+def test_no_nvml_at_the_start_is_said_once_and_tried_again(
+    stub: Any, host: Any, caplog: pytest.LogCaptureFixture, code: int, reason: str
+) -> None:
     stub.set(init=code)
-    assert host.tick() == []
+    assert host.tick(5, seconds=31.0) == []
     assert host.absences.reasons() == {"hw.gpu.*": reason}
+    assert [r.levelname for r in caplog.records if "no GPU counters" in r.message] == ["WARNING"]
     stub.set(init=0)
-    assert "hw.power" in names(host.tick(2, seconds=2.0))
+    assert "hw.power" in names(host.tick(2, seconds=31.0))
     assert host.absences.reasons() == {}
 
 
@@ -360,6 +400,19 @@ def test_processes_outside_the_namespace_have_no_name(stub: Any, host: Any) -> N
     assert latest(points, "tailtrace.gpu.processes", tailtrace__namespace="outside") == 1
     assert latest(points, "tailtrace.gpu.processes", tailtrace__namespace="inside") == 0
     assert latest(points, "tailtrace.gpu.process.memory") is None
+
+
+def test_a_gpu_that_several_processes_share_says_how_many(
+    stub: Any, host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pids, "in_first_namespace", lambda proc=None: True)
+    stub.set(gpus=1, pid=os.getpid())
+    points = host.tick()
+    assert latest(points, "tailtrace.gpu.processes", tailtrace__namespace="inside") == 1
+    assert latest(points, "tailtrace.gpu.processes", tailtrace__namespace="outside") == 1
+    [memory] = [p for p in points if p.name == "tailtrace.gpu.process.memory"]
+    assert (memory.value, memory.attributes["process.pid"]) == (2 << 30, os.getpid())
+    assert host.gpus.processes() == {os.getpid()}
 
 
 def test_an_xid_is_an_error_with_its_code(stub: Any, new_host: Callable[..., Any]) -> None:
