@@ -87,7 +87,8 @@ FIELDS = {
     74: "tailtrace.gpu.throttle/sw_power_cap", 76: "tailtrace.gpu.throttle/sync_boost",
     82: "tailtrace.gpu.memory.temperature", 83: "hw.energy", 138: "tailtrace.link.io/nvlink/transmit",
     139: "tailtrace.link.io/nvlink/receive", 140: "tailtrace.link.raw_io/nvlink/transmit",
-    141: "tailtrace.link.raw_io/nvlink/receive", 186: "hw.power", 197: "tailtrace.link.io/pcie/transmit", 198: "tailtrace.link.io/pcie/receive",
+    141: "tailtrace.link.raw_io/nvlink/receive", 186: "hw.power",
+    197: "tailtrace.link.io/pcie/transmit", 198: "tailtrace.link.io/pcie/receive",
     269: "tailtrace.gpu.throttle/sw_thermal", 270: "tailtrace.gpu.throttle/hw_thermal",
     271: "tailtrace.gpu.throttle/hw_power_brake",
 }  # fmt: skip
