@@ -17,11 +17,32 @@ from product import answers, free_port
 SERVER = Path(__file__).resolve().parents[1] / "tests" / "ingest" / "clickhouse_process.py"
 
 
+class Server:
+    """The ClickHouse server: can be killed and started again at its address."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        self._folder = folder
+        self.port = free_port()
+        self.start()
+
+    def start(self) -> None:
+        command = [sys.executable, str(SERVER), str(self._folder), "bench", str(self.port)]
+        with (self._folder / "server.log").open("a") as log:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        assert self.process.stdout is not None
+        self.process.stdout.readline()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
 @dataclass(frozen=True)
 class Fleet:
-    """Pids of server and receivers, and the receivers' OTLP ports."""
+    """The server, pids of the receivers, and their OTLP ports."""
 
-    server_pid: int
+    server: Server
     pids: list[int]
     otlp_ports: list[int]
     url: str
@@ -36,16 +57,11 @@ class Fleet:
 @contextmanager
 def fleet(folder: Path, receivers: int) -> Iterator[Fleet]:
     """Starts server and receivers on free ports, each receiver with a journal of its own, and stops them."""
-    (folder / "server").mkdir(parents=True)
+    server = Server(folder / "server")
     processes: list[subprocess.Popen[str]] = []
     ports = []
     try:
-        server = subprocess.Popen(
-            [sys.executable, str(SERVER), str(folder / "server"), "bench"], stdout=subprocess.PIPE, text=True
-        )
-        processes.append(server)
-        assert server.stdout is not None
-        address = f"127.0.0.1:{server.stdout.readline().strip()}"
+        address = f"127.0.0.1:{server.port}"
         environment = {**os.environ, "TAILTRACE_CLICKHOUSE_URL": f"http://any:bench@{address}/tailtrace"}
         for number in range(receivers):
             port = free_port()
@@ -61,12 +77,16 @@ def fleet(folder: Path, receivers: int) -> Iterator[Fleet]:
             if time.monotonic() > deadline:
                 raise RuntimeError("the receivers did not come up")
             time.sleep(0.1)
-        pids = [process.pid for process in processes[1:]]
-        yield Fleet(server.pid, pids, ports, f"http://{address}/?database=tailtrace")
+        pids = [process.pid for process in processes]
+        yield Fleet(server, pids, ports, f"http://{address}/?database=tailtrace")
     finally:
-        for process in reversed(processes):
+        for process in processes:
             process.terminate()
         for process in processes:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(20)
             process.kill()
+        server.process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            server.process.wait(20)
+        server.process.kill()
