@@ -2,7 +2,11 @@
 
 `--scenarios DIR` takes every .toml file below it, `--seeds a-b` draws each anew that often. A window is that of a
 fault; its reference is what came before. Right: the headline names the cause that added most, or one that added nearly
-as much; where a file's evidence was removed, `unknown` is allowed and counted.
+as much; where evidence was removed (by the file, or by `--removed`), `unknown` is allowed and counted.
+
+Single requests are judged too, `--requests` of the slower half of each window. What is right of one is measured: the
+same request is simulated without the faults. What they added must be named where it is most of what the request took
+more than usual; its own length where that is.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -18,6 +22,7 @@ from harness import arguments, report, workspace
 
 from tailtrace.analytics.jobs.requests import run_requests
 from tailtrace.analytics.queries.gpu_idle import gpu_idle
+from tailtrace.analytics.queries.verdicts import verdict_of_one
 from tailtrace.analytics.queries.why import why
 from tailtrace.ingest.framing import frame
 from tailtrace.ingest.settings import ServerSettings
@@ -25,12 +30,17 @@ from tailtrace.ingest.store import Store, open_store
 from tailtrace.lab import Scenario, history, history_metrics, list_scenarios, truth
 from tailtrace.lab.clock import SECOND
 from tailtrace.lab.ground_truth import InjectedCause
-from tailtrace.lab.scenario import Evidence
+from tailtrace.lab.ground_truth import run as simulate
+from tailtrace.lab.request import Request
+from tailtrace.lab.scenario import REMOVED, Evidence
+from tailtrace.lab.simulation import Simulation
+from tailtrace.lab.telemetry.journey import Journey
 
 EPOCH_NS = 1_795_000_000 * SECOND
 SPACING_NS = 4 * 3600 * SECOND
 NEARLY = 0.6  # of what the largest cause of a window added
 NONE = "as before"
+OWN = frozenset({"longer_output", "longer_input", "cache_miss"})  # what makes a request slower by itself
 QUICK = ("throttled", "kv_full", "auth_dependency", "healthy_hour")
 
 
@@ -71,12 +81,13 @@ def cases(folder: Path | None, seeds: range, only: list[str]) -> Iterator[Case]:
 def store_case(store: Store, folder: Path, case: Case) -> None:
     """The case's spans, steps and counters, put in as the receiver puts them."""
     for signal, bodies in (("traces", history), ("metrics", history_metrics)):
-        made = list(bodies(case.scenario, end_unix_ns=case.end_ns, seed=case.seed))
-        for start in range(0, len(made), 12):
-            path = folder / f"{uuid4()}.otlp"
-            path.write_bytes(b"".join(frame(body) + body for body in made[start : start + 12]))
+        path = folder / f"{uuid4()}.otlp"
+        with path.open("wb") as file:
+            for body in bodies(case.scenario, end_unix_ns=case.end_ns, seed=case.seed):
+                file.write(frame(body) + body)
+        if path.stat().st_size:
             store.insert_segment(signal, path, str(uuid4()))  # type: ignore[arg-type]
-            path.unlink()
+        path.unlink()
 
 
 def questions(case: Case) -> Iterator[Question]:
@@ -96,6 +107,78 @@ def questions(case: Case) -> Iterator[Question]:
         right = frozenset(cause.code for cause in own if cause.added_ns >= NEARLY * largest)
         since, until = min(cause.start_unix_ns for cause in own), max(cause.end_unix_ns for cause in own)
         yield Question(case, service, since, until, right, lacking)
+
+
+@dataclass(frozen=True, slots=True)
+class One:
+    """A single request of a window: the part of its excess that the faults added (over 1 where it would have been
+    faster than the usual one).
+    """
+
+    start_ns: int
+    duration_ns: int
+    faulty: float
+
+
+def single_requests(store: Store, question: Question, runs: tuple[Simulation, Simulation], count: int) -> list[One]:
+    """Some of the slower half of the window's requests, drawn by a hash of their trace ids."""
+    hit, calm = runs
+    whole = question.service == question.case.scenario.fleet.gateway
+    since = question.since_ns - hit.start_unix_ns
+    usual = [
+        total_ns(request, calm, whole)
+        for request in calm.finished
+        if request.outcome == "ok" and since - 3600 * SECOND <= request.arrival_ns < since
+        and (whole or request.service == question.service)
+    ]  # fmt: skip
+    if not usual or not count:
+        return []
+    mean = sum(usual) / len(usual)
+    by_start = {start_of(request, whole): request for request in hit.finished if request.outcome == "ok"}
+    twins = {(request.service, request.arrival_ns): request for request in calm.finished if request.outcome == "ok"}
+    window = {"since": question.since_ns, "until": question.until_ns, "service": question.service}
+    found = []
+    for row in store.query(_SLOWER_HALF, window):
+        request = by_start.get(int(row["start"]) - hit.start_unix_ns)
+        excess = int(row["duration"]) - mean
+        if request is None or excess < 0.12 * mean:
+            continue
+        twin = twins.get((request.service, request.arrival_ns))
+        # A request that came only because of the fault would not have taken any time.
+        without = total_ns(twin, calm, whole) if twin else mean
+        added = total_ns(request, hit, whole) - without
+        found.append(One(int(row["start"]), int(row["duration"]), added / excess))
+        if len(found) == count:
+            break
+    return found
+
+
+_SLOWER_HALF = """
+WITH (SELECT quantileExact(0.5)(DurationNs) FROM requests WHERE Service = {service:String} AND Kind = 'request'
+  AND Start >= fromUnixTimestamp64Nano({since:Int64}, 'UTC') AND Start < fromUnixTimestamp64Nano({until:Int64}, 'UTC')
+  AND Outcome = 'ok') AS half
+SELECT toUnixTimestamp64Nano(Start) AS start, toInt64(DurationNs) AS duration FROM requests
+WHERE Service = {service:String} AND Kind = 'request' AND Outcome = 'ok' AND DurationNs > half
+  AND Start >= fromUnixTimestamp64Nano({since:Int64}, 'UTC') AND Start < fromUnixTimestamp64Nano({until:Int64}, 'UTC')
+ORDER BY cityHash64(TraceId) LIMIT 200
+"""
+
+
+def start_of(request: Request, whole: bool) -> int:
+    return request.arrival_ns if whole else request.engine_start_ns
+
+
+def total_ns(request: Request, simulation: Simulation, whole: bool) -> int:
+    """From the first to the last of its stages: of all, or of those behind the gateway."""
+    journey = Journey(request, simulation.constants)
+    stages = [*journey.gateway, *journey.engine] if whole else journey.engine
+    return max(end for _, _, end in stages) - min(start for _, start, _ in stages)
+
+
+def right_of_one(question: Question, one: One) -> frozenset[str]:
+    """Faults where they added most of the excess, the request's own make-up where that did; either in between."""
+    faults = question.right - {NONE}
+    return (faults if one.faulty > 0.35 else frozenset()) | (OWN if one.faulty < 0.65 else frozenset())
 
 
 def answer(store: Store, question: Question) -> tuple[str, str]:
@@ -121,6 +204,64 @@ def print_confusion(pairs: Counter[tuple[str, str]]) -> None:
         print(f"{wanted:24s} {said}")
 
 
+def print_calibration(said: Counter[tuple[str, bool]], wrong: Counter[tuple[str, str]]) -> None:
+    """How often the verdict of a single request was right, by how sure it was."""
+    print("\nsingle requests    verdicts  right")
+    for confidence in ("high", "medium", "low"):
+        right, n = said[confidence, True], said[confidence, True] + said[confidence, False]
+        print(f"  {confidence:16s} {n:8d}  {right / n:.1%}" if n else f"  {confidence:16s} {0:8d}  -")
+    for (wanted, cause), n in wrong.most_common(10):
+        print(f"  high and wrong: {cause} instead of {wanted} ({n})")
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was said against what was right."""
+
+    pairs: Counter[tuple[str, str]] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+    single: Counter[tuple[str, bool]] = field(default_factory=Counter)
+    single_wrong: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def window(self, question: Question, said: str, confidence: str) -> None:
+        case, right = question.case, said in question.right
+        excused = question.unknown_allowed and said == "unknown"
+        self.counts["n"] += 1
+        self.counts["right"] += right or excused
+        self.counts["unknown_allowed"] += excused
+        self.counts["high_wrong"] += confidence == "high" and not right
+        self.counts["high_right"] += confidence == "high" and right
+        self.pairs["/".join(sorted(question.right)), said] += 1
+        if not (right or excused):
+            print(f"  {case.scenario.name} seed {case.seed} {question.service}: said {said} ({confidence})")
+
+    def request(self, question: Question, one: One, said: str, confidence: str) -> None:
+        wanted = right_of_one(question, one)
+        self.single[confidence, said in wanted] += 1
+        if confidence == "high" and said not in wanted:
+            self.single_wrong["/".join(sorted(wanted)), said] += 1
+
+
+def judge_case(store: Store, folder: Path, case: Case, requests: int, tally: Tally) -> None:
+    """Puts a case through the product and asks about its windows, and about single requests of them."""
+    store_case(store, folder, case)
+    now = int(store.query("SELECT toUnixTimestamp64Milli(now64(3)) AS now")[0]["now"])
+    while run_requests(store, now_ms=now + 20_000).behind:
+        pass
+    asked = list(questions(case))
+    for question in asked:
+        tally.window(question, *answer(store, question))
+    if not requests or case.scenario.evidence != Evidence() or any(one.right == {"no_work"} for one in asked):
+        return
+    hit = simulate(case.scenario, end_unix_ns=case.end_ns, seed=case.seed)
+    calm = simulate(case.scenario.without_faults(), end_unix_ns=case.end_ns, seed=case.seed)
+    for question in asked:
+        for one in single_requests(store, question, (hit, calm), requests):
+            found = verdict_of_one(store, question.service, one.start_ns, one.duration_ns).verdict
+            if found is not None:
+                tally.request(question, one, found.cause, found.confidence)
+
+
 def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument(
@@ -128,36 +269,29 @@ def main() -> None:
     )
     parser.add_argument("--seeds", default="", help="a-b, both included (default: three from --seed on)")
     parser.add_argument("--only", nargs="*", default=[], help="names of scenarios")
+    parser.add_argument("--removed", nargs="*", default=[], choices=[*REMOVED], help="evidence to take away")
+    parser.add_argument("--requests", type=int, default=3, help="single requests judged in each window")
     options = parser.parse_args()
     first, _, last = options.seeds.partition("-")
     seeds = range(int(first), int(last or first) + 1) if first else range(options.seed, options.seed + 3)
     if options.quick:
         options.only, seeds = list(QUICK), range(options.seed, options.seed + 1)
-    pairs: Counter[tuple[str, str]] = Counter()
-    counts: Counter[str] = Counter()
+    tally = Tally()
     with workspace(options.work) as folder:
         store = open_store(ServerSettings(data=folder / "verdicts"))
         for case in cases(options.scenarios, seeds, options.only):
-            began = time.monotonic()
-            store_case(store, folder, case)
-            now = int(store.query("SELECT toUnixTimestamp64Milli(now64(3)) AS now")[0]["now"])
-            while run_requests(store, now_ms=now + 20_000).behind:
-                pass
-            for question in questions(case):
-                said, confidence = answer(store, question)
-                right = said in question.right
-                excused = question.unknown_allowed and said == "unknown"
-                counts["n"] += 1
-                counts["right"] += right or excused
-                counts["unknown_allowed"] += excused
-                counts["high_wrong"] += confidence == "high" and not right
-                counts["high_right"] += confidence == "high" and right
-                pairs["/".join(sorted(question.right)), said] += 1
-                if not (right or excused):
-                    print(f"  {case.scenario.name} seed {case.seed} {question.service}: said {said} ({confidence})")
-            print(f"{case.scenario.name:24s} seed {case.seed}  {time.monotonic() - began:.1f} s", flush=True)
+            began, used = time.monotonic(), time.process_time()
+            scenario = case.scenario.without(*options.removed) if options.removed else case.scenario
+            judge_case(store, folder, replace(case, scenario=scenario), options.requests, tally)
+            print(
+                f"{scenario.name:24s} seed {case.seed}  {time.process_time() - used:.1f} s of CPU,"
+                f" {time.monotonic() - began:.1f} s",
+                flush=True,
+            )
         store.close()
-    print_confusion(pairs)
+    counts, high = tally.counts, tally.single["high", True] + tally.single["high", False]
+    print_confusion(tally.pairs)
+    print_calibration(tally.single, tally.single_wrong)
     certain = counts["right"] - counts["unknown_allowed"]
     report(
         "verdicts",
@@ -168,6 +302,9 @@ def main() -> None:
             "unknown_allowed": counts["unknown_allowed"],
             "high_wrong": counts["high_wrong"],
             "high_of_right": counts["high_right"] / max(certain, 1),
+            "single_n": sum(tally.single.values()),
+            "single_high_n": high,
+            "single_high_right": tally.single["high", True] / high if high else None,
         },
     )
 

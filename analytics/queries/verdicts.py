@@ -78,11 +78,15 @@ class RequestVerdict:
 
 def request_verdict(store: Store, row: RequestRow) -> RequestVerdict:
     """Why this request took longer than its service's requests in the hour before it usually do."""
-    start = int(row.start_unix_ns)
-    end = start + row.duration_ns
-    before = observe(store, row.service, start - REFERENCE_NS, start)
-    around = observe(store, row.service, start - _MARGIN_NS, end + _MARGIN_NS)
-    own = around.requests.where((around.requests.start_ns == start) & (around.requests.duration_ns == row.duration_ns))
+    return verdict_of_one(store, row.service, int(row.start_unix_ns), row.duration_ns)
+
+
+def verdict_of_one(store: Store, service: str, start: int, duration_ns: int) -> RequestVerdict:
+    """The same, of the request of a service that started then and took so long."""
+    end = start + duration_ns
+    before = observe(store, service, start - REFERENCE_NS, start)
+    around = observe(store, service, start - _MARGIN_NS, end + _MARGIN_NS)
+    own = around.requests.where((around.requests.start_ns == start) & (around.requests.duration_ns == duration_ns))
     one = Observed(start, end, own, around.steps, around.counters, around.startups, around.gpus, around.hosts)
     found = judge_request(before, one, around)
     chosen = found.whole if found.view == "whole" else found.first

@@ -101,7 +101,8 @@ def demand(before: Observed, during: Observed, own: Requests | None = None) -> D
     logs[input_cause] = _log(_ratio(longer, base))
     logs[output_cause] = logs.get(output_cause, 0.0) + _log(_ratio(whole, missed))
     if own is not None:
-        return Demand(arrivals, a, tokens(own), logs, "longer_input", "longer_output", heavy)
+        # Whether a few prompts around it were large cannot be told from the few that there were.
+        return Demand(arrivals, a, tokens(own), logs, "longer_input", "longer_output", False)
     return Demand(arrivals, a, b, logs, input_cause, output_cause, heavy)
 
 

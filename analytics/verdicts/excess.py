@@ -41,7 +41,8 @@ class Excess:
 
 def excess(before: Requests, during: Requests, view: View) -> Excess | None:
     """Stage by stage; None when either side has too few requests. The error is that of means over blocks of time, so
-    that requests which waited together do not count as many.
+    that requests which waited together do not count as many. A few blocks with long queues make the mean's own error
+    large; then the share of requests above the reference's P90 tells whether the stage is slower.
     """
     usual, now = _rows(before, view), _rows(during, view)
     if min(len(usual[0]), len(now[0])) < limit.FEW_REQUESTS.value:
@@ -51,9 +52,20 @@ def excess(before: Requests, during: Requests, view: View) -> Excess | None:
     difference = mean_during - mean_before
     error = np.hypot(error_before, error_during)
     total = float(mean_before.sum())
-    counts = (difference > limit.SIGNIFICANT.value * error) & (difference > limit.STAGE_EXCESS.value * total)
+    clear = (difference > limit.SIGNIFICANT.value * error) | (exceeding(usual, now) > limit.EXCEEDING.value)
+    counts = clear & (difference > limit.STAGE_EXCESS.value * total)
     grown = np.where(counts, difference, 0.0)
     return Excess(view, total, float(mean_during.sum()), mean_before, mean_during, grown)
+
+
+def exceeding(usual: tuple[Floats, Floats], now: tuple[Floats, Floats]) -> Floats:
+    """By stage, the rise of the share of requests above the reference's P90, in standard errors of it."""
+    high = np.quantile(usual[1], 0.9, axis=0)
+    before, error_before = _mean(usual[0], (usual[1] > high).astype(np.float64))
+    during, error_during = _mean(now[0], (now[1] > high).astype(np.float64))
+    error = np.hypot(error_before, error_during)
+    # A stage that none or all exceed in every block has no error to measure by: it is left to the mean.
+    return np.asarray(np.where(error > 0, (during - before) / np.maximum(error, 1e-12), 0.0), np.float64)
 
 
 def single_excess(before: Requests, one: Requests, view: View) -> Excess | None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tailtrace.analytics.verdicts import thresholds as limit
 from tailtrace.analytics.verdicts.excess import Excess, excess, single_excess
-from tailtrace.analytics.verdicts.observed import Observed
+from tailtrace.analytics.verdicts.observed import STAGE_INDEX, Observed, Requests
 from tailtrace.analytics.verdicts.rules import Rules
 from tailtrace.analytics.verdicts.verdict import UNKNOWN, Alternative, Confidence, Part, Verdict
 
@@ -37,11 +40,24 @@ def judge_window(before: Observed, during: Observed) -> Judgement:
 
 
 def judge_request(before: Observed, during: Observed, around: Observed) -> Judgement:
-    """The same for one request (the only one of `during`), `around` being all that ran while it did."""
-    rules = Rules(before, around, during.requests)
-    whole = single_excess(before.requests, during.requests, "whole")
-    first = single_excess(before.requests, during.requests, "first")
+    """The same for one request (the only one of `during`), `around` being all that ran while it did. It is compared
+    with requests that went through the same engine stages, and explained by the steps of its own replica.
+    """
+    one = during.requests
+    if len(one) == 1:
+        before = replace(before, requests=before.requests.where(_alike(before.requests, one)))
+        around = replace(around, steps=around.steps.where(around.steps.replica == one.replica[0]))
+    rules = Rules(before, around, one)
+    whole = single_excess(before.requests, one, "whole")
+    first = single_excess(before.requests, one, "first")
     return _judgement(rules, whole, first, [])
+
+
+def _alike(usual: Requests, one: Requests) -> NDArray[np.bool_]:
+    """Which requests were generated, or computed at once, like this one; all, where that leaves too few."""
+    stages = [STAGE_INDEX["decode"], STAGE_INDEX["forward"]]
+    same = ((usual.whole[:, stages] > 0) == (one.whole[0, stages] > 0)).all(axis=1)
+    return same if same.sum() >= limit.FEW_REQUESTS.value else np.ones(len(usual), np.bool_)
 
 
 def _judgement(rules: Rules, whole: Excess | None, first: Excess | None, startup: list[Part]) -> Judgement:

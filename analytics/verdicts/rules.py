@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,11 +13,12 @@ from tailtrace.analytics.verdicts.device import Device, Finding, device, link_sh
 from tailtrace.analytics.verdicts.excess import Excess
 from tailtrace.analytics.verdicts.host import host, hot_thread
 from tailtrace.analytics.verdicts.observed import STAGE_INDEX, Observed, Requests, Steps
-from tailtrace.analytics.verdicts.queueing import demand_findings, missing_replica, queue
+from tailtrace.analytics.verdicts.queueing import demand_findings, memory, missing_replica, queue
 from tailtrace.analytics.verdicts.verdict import UNKNOWN, Evidence, Part
 from tailtrace.stages import UNEXPLAINED
 
 Shares = list[tuple[Finding, float]]
+LITTLE = 0.6  # strength of evidence from a few requests
 
 DIRECT = {
     "auth": "auth_dependency", "guardrail": "external_dependency", "cache_lookup": "external_dependency",
@@ -32,6 +34,7 @@ class Rules:
 
     def __init__(self, before: Observed, during: Observed, own: Requests | None = None) -> None:
         self.before, self.during = before, during
+        self.own = own
         self.load: Demand = demand(before, during, own)
         self.slow: Device = device(before, during)
         self._host: Shares | None = None
@@ -70,7 +73,7 @@ class Rules:
         if stage == "tokenize":
             return self._tokenize(usual, now)
         if stage == "queue":
-            return self._queued()
+            return self._behind_prompts(found) or self._queued()
         if stage == "batch_wait":
             return self._batch_wait(usual, now)
         if stage in ("prefill", "forward"):
@@ -92,6 +95,25 @@ class Rules:
         if self._queue is None:
             self._queue = queue(self.before, self.during, self.load, self.slow)
         return self._queue
+
+    def _behind_prompts(self, found: Excess) -> Shares | None:
+        """A few large prompts filled the memory and slowed the decoding of those in it: they leave late, and that is
+        what the queue waits for. With room left, or decoding as fast as before, it is the first in line that blocks.
+        """
+        usual, now = (float(side[STAGE_INDEX["decode"]]) for side in (found.stage_before, found.stage_during))
+        held = memory(self.during.steps)
+        full = held.blocked >= limit.KV_BLOCKED.value and held.usage >= limit.KV_FULL.value
+        if not (self.load.tail and full and usual > 0 and now >= limit.HELD.value * usual):
+            return None
+        return [
+            (
+                replace(
+                    finding, evidence=(*finding.evidence, _over("decode time / reference", now / usual, limit.HELD))
+                ),
+                share,
+            )
+            for finding, share in self._decode(usual, now)
+        ]
 
     def _client(self, usual: float, now: float) -> Shares:
         resent = _ratio(self.during, "tailtrace.host.tcp.retransmits", "tailtrace.host.tcp.segments")
@@ -203,7 +225,11 @@ class Rules:
         drivers = demand_findings(self.load, self.slow)
         total = sum(weight for _, weight in drivers)
         if total > 0:
-            return [(finding, weight / total) for finding, weight in drivers]
+            # Half a minute around one request holds too few arrivals to be sure by.
+            most = 1.0 if self.own is None else LITTLE
+            return [
+                (replace(finding, strength=min(finding.strength, most)), weight / total) for finding, weight in drivers
+            ]
         return _unknown("the engine is slower and neither demand nor its GPUs say why")
 
 

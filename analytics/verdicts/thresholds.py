@@ -19,6 +19,9 @@ _OWN: Final = "judgement, calibrated on the lab (docs/verdicts.md)"
 # Whether there is anything to explain.
 SLOWER: Final = Threshold(0.12, f"excess / reference mean; {_OWN}")
 SIGNIFICANT: Final = Threshold(3.0, f"excess / its standard error over blocks of time; {_OWN}")
+EXCEEDING: Final = Threshold(
+    4.0, f"rise of the share above the reference's P90 / its standard error over blocks of time; {_OWN}"
+)
 STAGE_EXCESS: Final = Threshold(0.02, f"excess of one stage / reference mean; {_OWN}")
 FEW_REQUESTS: Final = Threshold(20, f"requests in a window; {_OWN}")
 
@@ -58,6 +61,7 @@ KV_TIGHT: Final = Threshold(0.6, f"KV blocks used while requests wait for memory
 KV_BLOCKED: Final = Threshold(0.5, f"waiting steps that wait for memory / waiting steps; {_OWN}")
 DRIVER: Final = Threshold(0.10, f"log of demand / reference demand; {_OWN}")
 CLEAR_DRIVER: Final = Threshold(0.4, f"log of demand / reference demand, where nothing else can be ruled out; {_OWN}")
+HELD: Final = Threshold(1.3, f"decode time a request / reference, while others' prompts fill memory; {_OWN}")
 UNEVEN: Final = Threshold(1.6, f"busiest replica's work / mean of replicas; {_OWN}")
 WIDER: Final = Threshold(1.4, f"batch waiting / reference; {_OWN}")
 
