@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from tailtrace.analytics.queries import linked_batches
 from tailtrace.analytics.queries.counters import Lanes, gpu_lanes, step_lanes
 from tailtrace.analytics.queries.host_counters import host_lanes
 from tailtrace.analytics.queries.percentiles import percentile_of_buckets
@@ -85,7 +86,7 @@ class Neighbourhood:
 
 
 _OWN: Final = (
-    "SELECT SpanId, Service, EngineId, HostId, RequestId, EngineRequestId, GpuUuids, Stratum,"
+    "SELECT SpanId, Service, Engine, EngineId, HostId, RequestId, EngineRequestId, GpuUuids, Stratum,"
     " toUnixTimestamp64Nano(Start) AS start,"
     " DurationNs AS duration,"
     " TtftNs AS ttft, LastTokenNs AS last, OutputTokens AS output, Gaps AS gaps, Stalls AS stalls, "
@@ -109,6 +110,9 @@ _NEIGHBOURS: Final = (
     " AND End <= fromUnixTimestamp64Nano({until:Int64}, 'UTC') + INTERVAL 10 MINUTE"
     " AND Start <= fromUnixTimestamp64Nano({until:Int64}, 'UTC')"
     " GROUP BY TraceId LIMIT 2000"
+)
+_IN_BATCHES: Final = _NEIGHBOURS.replace(
+    "EngineId = {engine:String}", f"Kind = 'request' AND TraceId IN ({linked_batches.OTHERS})"
 )
 
 _EXPLAINS: Final = 0.5  # of a stall, so that the steps in it count as its cause
@@ -138,12 +142,16 @@ def neighbourhood(store: Store, trace_id: str, *, span_id: str = "") -> Neighbou
     like = store.query(_LIKE, values, role="ui")[0]
     n = int(like["n"] or 0)
     enough = n >= 20
-    found = _neighbours(store, own, trace, start, end) if own["EngineId"] else []
+    batched = not own["EngineId"] and own["Engine"] in linked_batches.ENGINES
+    found = _neighbours(store, own, trace, start, end, batched) if own["EngineId"] or batched else []
     margin = max(_LEAST_MARGIN_NS, round(duration * _MARGIN))
     step = max(1, (duration + 2 * margin) // _POINTS)
     gpus = [uuid for uuid in str(own["GpuUuids"]).split(",") if uuid]
     around = (start - margin, end + margin, step)
     empty = Lanes(str(around[0]), str(around[1]), [], {})
+    steps = step_lanes(store, *around, engine=own["EngineId"]) if own["EngineId"] else empty
+    if batched:
+        steps = linked_batches.batch_lanes(store, trace, *around[:2])
     return Neighbourhood(
         trace_id=trace,
         span_id=own["SpanId"],
@@ -166,17 +174,19 @@ def neighbourhood(store: Store, trace_id: str, *, span_id: str = "") -> Neighbou
         ],
         neighbours=found[:MOST],
         neighbours_total=len(found),
-        steps=step_lanes(store, *around, engine=own["EngineId"]) if own["EngineId"] else empty,
+        steps=steps,
         counters=gpu_lanes(store, gpus, *around) if gpus else empty,
         hosts=host_lanes(store, [own["HostId"]], *around) if own["HostId"] else empty,
     )
 
 
-def _neighbours(store: Store, own: dict[str, Any], trace: str, start: int, end: int) -> list[Neighbour]:
-    """By overlap, largest first."""
+def _neighbours(
+    store: Store, own: dict[str, Any], trace: str, start: int, end: int, batched: bool
+) -> list[Neighbour]:  # fmt: skip
+    """By overlap, largest first: on the same engine, or in the same batches where the engine tells only those."""
     values = {"engine": own["EngineId"], "trace": trace, "since": start, "until": end}
     found = []
-    for row in store.query(_NEIGHBOURS, values, role="ui"):
+    for row in store.query(_IN_BATCHES if batched else _NEIGHBOURS, values, role="ui"):
         begin, length = int(row["start"]), int(row["duration"])
         overlap = min(end, begin + length) - max(start, begin)
         if overlap > 0:

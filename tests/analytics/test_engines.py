@@ -13,10 +13,12 @@ from tailtrace.analytics.engines.notes import sql
 from tailtrace.analytics.engines.units import rust_duration_ns
 from tailtrace.analytics.jobs.requests import run_requests
 from tailtrace.analytics.judge import judge_spans
+from tailtrace.analytics.queries.neighbourhood import neighbourhood
 from tailtrace.analytics.trace import read_trace
 from tailtrace.cli.recordings import read_recording
 from tailtrace.ingest.receiver.otlp_json import to_protobuf
 from tailtrace.ingest.store import Store
+from tailtrace.instrumentation.otlp import SpanData, encode_traces
 from tests.analytics.feed import feed_bodies, store_now_ms
 
 DATA = Path(__file__).parent.parent / "data" / "engines"
@@ -73,6 +75,40 @@ def test_tgi(store: Store, tmp_path: Path) -> None:
     assert told(served) == (34, 97, None, None, "ok", "request")
     batch = rows["b2", "text-generation-inference.router"]
     assert batch["Kind"] == "job"
+
+
+def test_batches_of_tgi_are_the_steps_of_the_requests_they_link_to(store: Store, tmp_path: Path) -> None:
+    """Two requests that share one of three batches; the third request's batch is its own."""
+    start = 1_790_000_000 * 1000 * MS
+    first, second, third = ("11" * 16, "22" * 16, "33" * 16)
+
+    def span(trace: str, number: int, name: str, at: int, end: int, links: list[str], **more: Any) -> SpanData:
+        return SpanData(
+            trace_id=bytes.fromhex(trace), span_id=number.to_bytes(8, "big"), parent_span_id=b"", name=name, kind=1,
+            start_unix_ns=start + at * MS, end_unix_ns=start + end * MS, attributes=more,
+            links=[(bytes.fromhex(link), b"\1" * 8) for link in links],
+        )  # fmt: skip
+
+    spans = [span(trace, 1 + k, "generate_stream", 0, 100, []) for k, trace in enumerate((first, second, third))]
+    spans += [
+        span("b1" * 16, 11, "batch", 10, 30, [first], batch_size=1),
+        span("b2" * 16, 12, "batch", 30, 40, [first, second], batch_size=2),
+        span("b3" * 16, 13, "batch", 40, 55, [third], batch_size=1),
+    ]
+    resource = {"service.name": "router"}
+    feed_bodies(store, tmp_path, [encode_traces(resource, spans, scope="opentelemetry-otlp")])
+    run_requests(store, now_ms=store_now_ms(store) + 11_000)
+    found = neighbourhood(store, first)
+    lanes = {
+        lane.lane: [
+            (int(at) - start, value)
+            for at, value in zip(lane.lines[0].times_unix_ns, lane.lines[0].values, strict=True)
+        ]
+        for lane in found.steps.lanes
+    }
+    assert lanes == {"running": [(10 * MS, 1), (30 * MS, 2)], "step_time": [(10 * MS, 0.02), (30 * MS, 0.01)]}
+    assert [one.trace_id for one in found.neighbours] == [second]
+    assert [one.trace_id for one in neighbourhood(store, third).neighbours] == []
 
 
 def test_triton(store: Store, tmp_path: Path) -> None:
