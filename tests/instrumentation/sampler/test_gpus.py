@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tailtrace.instrumentation.sampler.catalogue import METRICS
 from tailtrace.instrumentation.sampler.gpus import DriverReplaced
 from tailtrace.instrumentation.sampler.host import pids
 
@@ -51,6 +52,15 @@ def test_values_in_the_units_of_the_catalogue(host: Any) -> None:
     assert latest(points, "tailtrace.link.active") == 18
     assert latest(points, "tailtrace.link.limit", tailtrace__link="pcie") == pytest.approx(63.008e9)
     assert latest(points, "tailtrace.link.limit", tailtrace__link="nvlink") == pytest.approx(18 * 26562e6)
+
+
+def test_every_metric_of_gpus_and_links_is_really_read(stub: Any, host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pids, "in_first_namespace", lambda proc=None: True)
+    stub.set(pid=os.getpid())
+    read = {(p.name, p.unit) for p in apart(host)}
+    stub.set(**{"ecc.0": 1, "replays": 4})
+    read |= {(p.name, p.unit) for p in host.tick(3, seconds=31.0)}
+    assert read == {(m.name, m.unit) for m in METRICS if m.room in ("gpu", "link")}
 
 
 def test_rates_come_from_the_counters_own_time_stamps(host: Any) -> None:
