@@ -28,6 +28,8 @@ from tailtrace.instrumentation.sampler.nvml import NOT_SUPPORTED, Device, Sessio
 from tailtrace.instrumentation.sampler.processes_on_gpu import ProcessesOnGpu
 from tailtrace.instrumentation.sampler.series import Series
 
+WHOLE_GPU_ONLY: Final = ("hw.gpu.utilization", "hw.power", "hw.energy", "tailtrace.gpu.clock.sm", "tailtrace.link.*")
+"""What a MIG instance has none of its own of; the driver tells it of the GPU, or under MIG of nothing."""
 _MHZ: Final = 1_000_000
 _SM_CLOCK, _MEM_CLOCK = 1, 2
 
@@ -86,6 +88,9 @@ class Gpu:
         self._buffered = BufferedUtilization(session.api, device, meters, drops) if whole else None
         self._rates = self._utilization_rates() if whole else None
         self._rare = self._rare_readings() if whole else []
+        if not whole:
+            for metric in WHOLE_GPU_ONLY:
+                absences.note(metric, "whole_gpu_only", device.uuid)
 
     @property
     def pcie_by_call(self) -> bool:
@@ -259,11 +264,14 @@ class Gpu:
                 points.append(share.point(value.used / value.total, at))
             if hasattr(value, "reserved"):
                 points.append(reserved.point(value.reserved, at))
+            else:
+                self._absences.note("tailtrace.gpu.memory.reserved", "no_memory_v2", self.device.uuid)
             return points
 
         version = getattr(api, "nvmlMemory_v2", 0x02000028)
         return self._reading(
-            "nvmlDeviceGetMemoryInfo", lambda: api.nvmlDeviceGetMemoryInfo(handle, version=version), names, make,
+            "nvmlDeviceGetMemoryInfo", lambda: api.nvmlDeviceGetMemoryInfo(handle, version=version),
+            (*names, "tailtrace.gpu.memory.reserved"), make,
             fallback=lambda: api.nvmlDeviceGetMemoryInfo(handle), fallback_on=OLD_DRIVER | {NOT_SUPPORTED},
         )  # fmt: skip
 

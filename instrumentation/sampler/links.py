@@ -79,6 +79,8 @@ class Links:
     def _nvlink(self, now_s: float, unix_ns: int, points: list[Point]) -> None:
         values = self._fields.read(now_s)
         if values is None:
+            if self._fields.reason is not None:
+                self._absences.note("tailtrace.link.active", self._fields.reason, self._uuid)
             return
         count, speed = values[0], values[1]
         if count.nvmlReturn or not count.value.uiVal:

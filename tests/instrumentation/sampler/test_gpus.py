@@ -190,6 +190,7 @@ def test_where_memory_v2_is_not_there_v1_is_read(stub: Any, host: Any, code: int
     points = host.tick()
     assert latest(points, "hw.gpu.memory.usage") == 41 << 30
     assert latest(points, "tailtrace.gpu.memory.reserved") is None
+    assert host.absences.reasons(GPU0)["tailtrace.gpu.memory.reserved"] == "no_memory_v2"
 
 
 @pytest.mark.parametrize(
@@ -319,6 +320,8 @@ def test_mig_instances_are_entities_of_their_own(stub: Any, host: Any) -> None:
     assert latest(points, "hw.gpu.memory.usage", one) == 5 << 30
     assert latest(points, "hw.status", one, hw__parent=GPU0) == 1
     assert latest(points, "hw.gpu.utilization", one) is None
+    assert host.absences.reasons(one)["hw.gpu.utilization"] == "whole_gpu_only"
+    assert latest(points, "tailtrace.gpu.sm_active", one) == pytest.approx(0.7)
     assert latest(points, "hw.gpu.utilization") is None
     assert host.absences.reasons(GPU0)["hw.gpu.utilization"] == "not_supported"
     assert latest(points, "hw.power") == 345.0
