@@ -154,7 +154,8 @@ class Rules:
         return _two(longer, now - usual, self._input("longer_input"), rest)
 
     def _batch_wait(self, usual: float, now: float) -> Shares:
-        if self.load.logs["capacity"] > 0.4:
+        # The few arrivals around one request say nothing: more of them would fill its batch sooner.
+        if self.own is None and self.load.logs["capacity"] > limit.CLEAR_DRIVER.value:
             return _one("capacity", 0.8, *self.load.evidence("capacity"))
         arrivals = Evidence("arrivals / reference", self.load.arrivals, None, "more would fill batches sooner")
         return _one("batch_forming", 0.9, _stage_ms("batch_wait", usual, now), arrivals)

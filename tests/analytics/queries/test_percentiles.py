@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -99,3 +101,49 @@ def test_the_rank_window_widens_to_a_hundred() -> None:
     assert rank_window(0.5, 10_000) == (2500, 7500)
     assert rank_window(0.99, 10_000) == (9850, 9950)
     assert rank_window(0.99, 1000) == (940, 1000)
+
+
+def slow_allocation(q: float, rows: list[tuple[int, list[int]]]) -> tuple[list[float], int]:
+    """The definition, row by row: buckets in order, within a bucket every row is the mean of its bucket."""
+    by_bucket: dict[int, list[list[int]]] = {}
+    for value, parts in rows:
+        by_bucket.setdefault(bucket_of(value), []).append(parts)
+    means: list[list[float]] = []
+    kinds: list[int] = []
+    for k in sorted(by_bucket):
+        held = by_bucket[k]
+        means += [[sum(column) / len(held) for column in zip(*held, strict=True)]] * len(held)
+        kinds += [k] * len(held)
+    low, high = rank_window(q, len(rows))
+    inside = means[low - 1 : high]
+    return [sum(column) for column in zip(*inside, strict=True)], bucket_value_ns(kinds[rank(q, len(rows)) - 1])
+
+
+@given(DURATIONS, st.sampled_from([0.5, 0.95, 0.99]), st.integers(0, 5), st.randoms(use_true_random=False))
+def test_allocation_is_the_slow_one_whatever_was_merged_in_whatever_order(
+    values: list[int], q: float, cuts: int, random: Any
+) -> None:
+    rows = []
+    for value in values:
+        queue = random.randint(0, value)
+        rows.append((value, [queue, value - queue]))
+    random.shuffle(rows)
+    # Rolled up in several pieces, which are then merged in another order.
+    edges = sorted(random.randint(0, len(rows)) for _ in range(cuts))
+    pieces = [rows[a:b] for a, b in zip([0, *edges], [*edges, len(rows)], strict=True)]
+    random.shuffle(pieces)
+    merged: dict[int, Bucket] = {}
+    for piece in pieces:
+        for value, parts in piece:
+            k = bucket_of(value)
+            held = merged.get(k, Bucket(k, 0, [0, 0]))
+            sums = [a + b for a, b in zip(held.stage_sums_ns, parts, strict=True)]
+            merged[k] = Bucket(k, held.n + 1, sums)
+    found = allocate(q, [merged[k] for k in sorted(merged)])
+    sums, value = slow_allocation(q, rows)
+    assert found is not None
+    assert found.value_ns == value
+    total = sum(sums)
+    for part, exact in zip(found.parts_ns, sums, strict=True):
+        assert part == pytest.approx(value * exact / total if total else part, abs=1.01, rel=1e-9)
+    assert min(found.parts_ns) >= 0

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import GPUS, HOST, MS, SECOND, SINCE, UNTIL, counters, requests, slow, steps, window
 
-from tailtrace.analytics.verdicts.judge import Judgement, confidence, judge_window
-from tailtrace.analytics.verdicts.observed import STAGE_INDEX, Counters, Observed, Startup, Steps
+from tailtrace.analytics.verdicts.excess import exceeding, excess, stage_grown
+from tailtrace.analytics.verdicts.judge import Judgement, confidence, judge_request, judge_window
+from tailtrace.analytics.verdicts.observed import STAGE_INDEX, Counters, Observed, Requests, Startup, Steps
 
 BEFORE = window(during=False)
 
@@ -189,3 +192,70 @@ def test_a_service_of_which_nothing_is_known_breaks_nothing() -> None:
     assert found.verdict is None
     assert found.missing == ["engine steps", "GPU counters", "host counters"]
     assert MS == SECOND // 1000
+
+
+def unlike(count: int, **changes: object) -> Requests:
+    """Every other request long: blocks of time differ, so the mean's error is large."""
+    rows = slow(**changes)
+    queue = STAGE_INDEX["queue"]
+    rng = np.random.default_rng(3)
+    waits = np.where(rng.random(len(rows)) < 0.3, 400.0 * MS, 0.0) * rng.pareto(1.1, len(rows))
+    rows.whole[:, queue] += waits
+    rows.first[:, queue] += waits
+    return rows.where(np.arange(len(rows)) < count)
+
+
+def test_a_rise_that_many_share_is_seen_where_a_few_huge_ones_blur_the_mean() -> None:
+    rows = unlike(600)
+    usual = (BEFORE.requests.start_ns.astype(np.float64), BEFORE.requests.whole)
+    now = (rows.start_ns.astype(np.float64), rows.whole)
+    assert exceeding(usual, now)[STAGE_INDEX["queue"]] > 4
+    same = requests(SINCE, UNTIL, 600, seed=4)
+    assert np.abs(exceeding(usual, (same.start_ns.astype(np.float64), same.whole))).max() < 4
+    found = excess(BEFORE.requests, rows, "whole")
+    assert found is not None
+    assert stage_grown(found, "queue") > 0
+
+
+@pytest.mark.parametrize(
+    ("kv_usage", "decode_ms", "cause"),
+    [(0.95, 6000.0, "prefill_interference"), (0.95, 0.0, "head_of_line"), (0.7, 6000.0, "head_of_line")],
+)
+def test_behind_large_prompts_memory_is_full_or_there_was_room(kv_usage: float, decode_ms: float, cause: str) -> None:
+    rows = slow(extra_ms={"queue": 9000.0, "decode": decode_ms})
+    rows.input_tokens[::4] *= 8
+    full = steps(SINCE, UNTIL, waiting=3, capacity=3, kv_usage=kv_usage)
+    found = judged(rows=rows, engine=full)
+    assert max((part for part in found.parts if part.stage == "queue"), key=lambda part: part.ns).cause == cause
+
+
+def test_one_request_is_held_against_its_like_and_its_own_replica() -> None:
+    usual = requests(BEFORE.since_ns, BEFORE.until_ns, 600)
+    # Half of what the gateway saw was embedded at once, and is nothing to compare an answer with.
+    for stage in ("prefill", "decode"):
+        usual.whole[::2, STAGE_INDEX[stage]] = 0
+    usual.whole[::2, STAGE_INDEX["forward"]] = 20 * MS
+    one = requests(SINCE, UNTIL, 2, tokens=(1000, 200), extra_ms={"decode": 3000.0}, replica=1).where(
+        np.array([False, True])
+    )
+    engine = steps(SINCE, UNTIL)
+    slower = np.where(engine.replica == 1, 1.6, 1.0)
+    around = window(
+        during=True, engine=replace(engine, duration_ns=engine.duration_ns * slower, gpu_ns=engine.gpu_ns * slower)
+    )
+    before = window(during=False, rows=usual)
+    found = judge_request(before, replace(around, requests=one), around)
+    assert found.whole is not None
+    assert found.whole.before == pytest.approx(4135 * MS, rel=0.05)
+    assert found.rules.slow.slower["decode"] == pytest.approx(1.6, rel=0.05)
+    assert found.verdict is not None
+    assert found.verdict.cause == "decode_memory"
+
+
+def test_arrivals_around_one_request_are_no_proof() -> None:
+    crowd = requests(SINCE, UNTIL, 1800, seed=1)
+    one = slow(extra_ms={"decode": 9000.0}).where(np.arange(600) == 7)
+    around = window(during=True, rows=crowd)
+    assert headline(judge_request(BEFORE, replace(around, requests=one), around)) == ("capacity", "medium")
+    batch = slow(extra_ms={"batch_wait": 9000.0}).where(np.arange(600) == 7)
+    assert headline(judge_request(BEFORE, replace(around, requests=batch), around)) == ("batch_forming", "high")
