@@ -54,6 +54,8 @@ SEGMENT_SETTINGS: Mapping[str, Any] = {
     "max_partitions_per_insert_block": 0,
     # A third of a small insert is the optimiser's search for plans that the views do not have.
     "query_plan_enable_optimizations": 0,
+    # The first merge builds the skip indexes. Until then a search by attribute reads these, the newest, parts whole.
+    "materialize_skip_indexes_on_insert": 0,
 }
 
 
