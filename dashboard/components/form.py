@@ -66,7 +66,7 @@ def _control(text: Text, one: Field, value: Any) -> Any:
             [html.Option(text.or_else(f"choice.{choice}", choice), value=choice) for choice in ordered],
             **data(name=name),
         )
-    shown = ", ".join(value) if one.kind == "list" and value else "" if value is None else str(value)
+    shown = ", ".join(value or ()) if one.kind == "list" else "" if value is None else str(value)
     return dcc.Input(
         name=name, value=shown, type="password" if one.kind == "secret" else "text", required=one.required,
         autoComplete="off", debounce=True,

@@ -123,41 +123,30 @@ def test_addresses_keep_their_state() -> None:
 
 
 @pytest.mark.skipif(find_spec("axe_playwright_python") is None, reason="needs axe-playwright-python")
-def test_axe_finds_nothing_serious(seeded: Store, serve: Serve, page: Any) -> None:
+def test_axe_finds_nothing_serious(seeded: Store, settings: ServerSettings, serve: Serve, page: Any) -> None:
     package = find_spec("axe_playwright_python")
     assert package is not None
     assert package.submodule_search_locations is not None
     source = next(Path(package.submodule_search_locations[0]).rglob("axe.min.js")).read_text()
+    rule = {"kind": "slo", "name": "fast", "service": "api", "sli": "duration", "objective": 0.9, "within": "1s"}
+    client = TestClient(create_app(seeded, settings), base_url="http://127.0.0.1")
+    assert client.post("/api/v1/rules", json=rule).status_code == 201
     address = serve(seeded)
     found = []
-    for scheme, path in (
-        ("light", "/"), ("dark", "/requests"), ("light", f"/requests/{TRACE}"), ("dark", "/compare"),
-        ("light", "/what-if"),
-    ):  # fmt: skip
-        page.emulate_media(color_scheme=scheme)
+    forms = ("/rules?kind=slo", "/rules?id=fast", "/channels?state=new", f"/requests/{TRACE}?span={3:016x}", "/nowhere")
+    for at, path in enumerate([*(one.path for one in NAVIGATION), *forms]):
+        page.emulate_media(color_scheme=("light", "dark")[at % 2], reduced_motion="reduce")
         page.goto(address + path)
         drawn(page)
         page.evaluate(source + "; void 0")
-        answer = page.evaluate("axe.run(document, {runOnly: ['wcag2a', 'wcag2aa']})")
-        found += [
-            (path, one["id"], node["html"][:160])
-            for one in answer["violations"]
-            if one["impact"] in ("serious", "critical")
-            for node in one["nodes"]
-        ]
-    assert found == []
-
-
-def test_an_alert_is_acknowledged_on_its_page(seeded: Store, serve: Serve, page: Any) -> None:
-    seeded.command(
-        "INSERT INTO alerts (Id, Rule, Cause, State, OpenedAt, Summary, Body, Revision)"
-        " VALUES ('e1', 'p95', 'c', 'open', '2026-09-21 14:00:00', 'P95 of api is 40 % slower', '{}', 1)"
-    )
-    page.goto(serve(seeded) + "/alerts")
-    page.locator(".tt-finding", has_text="P95 of api is 40 % slower").wait_for()
-    page.route("**/api/v1/alerts/e1/acknowledge", lambda route: route.fulfill(status=200, body="{}"))
-    with page.expect_request("**/api/v1/alerts/e1/acknowledge") as sent:
-        page.get_by_role("button", name="Acknowledge").click()
-    assert sent.value.method == "POST"
-    page.locator("label", has_text="over").click()
-    page.get_by_text("No alert").wait_for()
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+            page.locator(f"html[data-mantine-color-scheme={scheme}]").wait_for()
+            answer = page.evaluate("axe.run(document, {runOnly: ['wcag2a', 'wcag2aa']})")
+            found += [
+                (scheme, path, one["id"], node["html"][:160])
+                for one in answer["violations"]
+                if one["impact"] in ("serious", "critical")
+                for node in one["nodes"]
+            ]
+    assert found == [], found[:20]
