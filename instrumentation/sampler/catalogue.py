@@ -31,7 +31,8 @@ class Metric:
 _EVERY: Final = "every driver"
 _TICK: Final = "fast tick (250 ms)"
 _NOW: Final = "instant"
-_CUMULATIVE: Final = "cumulative, read each fast tick"
+_CUMULATIVE: Final = "cumulative, read each fast tick; sent when it grew, else each second"
+_PACED: Final = "cumulative, read each fast tick, sent each second: its rate is sent each tick"
 _LINUX: Final = "Linux"
 _OLD: Final = "older driver"
 _GPM_SINCE: Final = "Hopper, driver 520"
@@ -141,7 +142,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     _link("tailtrace.link.io", "By", "sum",
           "payload bytes; transmit leaves the GPU, receive arrives at it (weights, KV restore: PCIe receive)",
           "PCIe: fields 197, 198; NVLink: fields 138, 139 over all links; InfiniBand: sysfs port_*_data x 4",
-          _CUMULATIVE, "PCIe: driver 555; NVLink: driver 450", _OLD + "; no NVLink; vGPU", _DIRECTION, "hw.parent"),
+          _PACED, "PCIe: driver 555; NVLink: driver 450", _OLD + "; no NVLink; vGPU", _DIRECTION, "hw.parent"),
     _link("tailtrace.link.raw_io", "By", "sum", "bytes over NVLink, protocol included",
           "fields 140, 141 over all links", _CUMULATIVE, "driver 450", "no NVLink", _DIRECTION),
     _link("tailtrace.link.bandwidth", "By/s", "gauge", "bytes a second, by the counter's own time stamps",

@@ -23,11 +23,16 @@ _UNSIGNED_INT, _SIGNED_INT, _SIGNED_LONG = 1, 5, 4
 _REMEMBERED: Final = frozenset({2, 3, 13})
 _RETRY_S: Final = 3600.0
 _TRUSTED_SKEW_NS: Final = 10_000_000_000
+SUM_EVERY_NS: Final = 1_000_000_000
 
 
 @dataclass(slots=True)
 class Field:
-    """One entry of the batch. `scale` turns its unit into the series' unit; `rate` is the same per second."""
+    """One entry of the batch. `scale` turns its unit into the series' unit; `rate` is the same per second.
+
+    A sum that stands still, or whose rate is sent at each reading, is sent once in `every_ns` and loses nothing by it:
+    where it starts to grow again, the last reading before that is sent too.
+    """
 
     number: int
     series: Series
@@ -41,6 +46,9 @@ class Field:
     longest_ns: int = 10_000_000_000
     reason: str | None = None
     seen: bool = field(default=False)
+    every_ns: int = SUM_EVERY_NS
+    sent_ns: int = 0
+    held_ns: int = 0
 
 
 def number_of(kind: int, bits: int) -> int | float:
@@ -143,13 +151,21 @@ class FieldBatch:
     ) -> None:
         step = counter.update(value, stamp, bits, item.most_per_s)
         if step is Step.ADVANCED:
-            scale = item.scale
-            points.append(item.series.point(counter.total * scale, stamp, counter.start_ns))
-            rate = item.rate
+            scale, rate = item.scale, item.rate
+            due = stamp - item.sent_ns >= item.every_ns
+            if due or (rate is None and counter.delta):
+                if item.held_ns and counter.delta and rate is None:
+                    before = (counter.total - counter.delta) * scale
+                    points.append(item.series.point(before, item.held_ns, counter.start_ns))
+                points.append(item.series.point(counter.total * scale, stamp, counter.start_ns))
+                item.sent_ns, item.held_ns = stamp, 0
+            else:
+                item.held_ns = stamp
             if rate is not None and counter.elapsed_ns <= item.longest_ns:
                 per_s = counter.delta * scale * 1e9 / counter.elapsed_ns
                 points.append(rate.point(per_s, stamp - counter.elapsed_ns // 2))
         elif step is Step.IMPLAUSIBLE or step is Step.RESET:
+            item.held_ns = 0
             self._drops.add(step.value)
 
     def _absent(self, item: Field, reason: str) -> None:

@@ -389,6 +389,24 @@ def test_a_counter_of_32_bits_wraps(stub: Any, host: Any) -> None:
     assert latest(host.tick(), "tailtrace.link.io", **transmit) == 3000
 
 
+def test_a_sum_that_stands_still_is_sent_rarely_and_loses_nothing(stub: Any, host: Any) -> None:
+    stub.set(gpus=1, **{"field.74.value": 500})
+
+    def sums(points: list[Any]) -> list[tuple[float, int]]:
+        capped = [p for p in points if p.attributes.get("tailtrace.reason") == "sw_power_cap"]
+        return [(p.value, p.time_unix_ns) for p in capped]
+
+    assert sums(host.tick()) == []
+    [(start, first)] = sums(host.tick())
+    assert sums(host.tick(2)) == []
+    stub.set(**{"field.74.value": 900})
+    (still, last), (grown, now) = sums(host.tick())
+    assert (start, still, grown) == (0, 0, 400)
+    assert first < last < now
+    rates = [p for p in host.tick(3) if p.name == "tailtrace.link.bandwidth"]
+    assert len(rates) == 3 * 4
+
+
 def test_a_reset_and_an_implausible_rate_are_dropped_and_counted(stub: Any, host: Any) -> None:
     stub.set(gpus=1, **{"field.197.value": 10**9})
     host.tick()
