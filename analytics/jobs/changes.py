@@ -23,6 +23,7 @@ from tailtrace.analytics.jobs import change_rows, series
 from tailtrace.analytics.jobs.change_cause import explained
 from tailtrace.analytics.jobs.change_rows import ChangeRow, Key
 from tailtrace.analytics.jobs.cost_shifts import cost_shifts
+from tailtrace.analytics.jobs.marker_effects import judge_markers
 from tailtrace.analytics.jobs.markers import find_markers
 from tailtrace.analytics.jobs.series import METRICS, Total
 from tailtrace.ingest.store import Store
@@ -91,7 +92,7 @@ def _round(store: Store, zone: str, watermark: int | None) -> ChangesReport:
     if fresh:
         written = _explained(store, written, stored, since_s)
     elif any(state[0] == "duration" for state in states):
-        find_markers(store, (head - JUDGED_INTERVALS) * INTERVAL_S)
+        judge_markers(store, find_markers(store, (head - JUDGED_INTERVALS) * INTERVAL_S), head * INTERVAL_S)
     change_rows.save(store, written)
     _save_states(store, states)
     return ChangesReport(len(dirty), len(written))

@@ -27,6 +27,8 @@ def insert_traffic(
     per_minute: float = 20.0,
     extra: Extra | None = None,
     outcome: str = "ok",
+    version: str = "",
+    replica: str = "",
     seed: int = 1,
 ) -> int:
     """`per_minute` requests of every service and route, evenly spaced; gives how many."""
@@ -48,6 +50,7 @@ def insert_traffic(
         "SpanId": [each[-16:] for each in ids], "Service": [service for service, _ in places] * len(times),
         "Route": [route for _, route in places] * len(times), "Kind": ["request"] * len(at),
         "IsRoot": [True] * len(at), "DurationNs": total, "TtftNs": first, "Outcome": [outcome] * len(at),
+        "Version": [version] * len(at), "Replica": [replica] * len(at),
         "Streaming": ["true"] * len(at), "Model": ["m"] * len(at), "SampleWeight": pa.array([1] * len(at), pa.uint32()),
         "SpanCount": pa.array([3] * len(at), pa.uint32()), "Stratum": pa.array([7] * len(at), pa.uint64()),
         "UnexplainedNs": pa.array([MS] * len(at), pa.uint64()),

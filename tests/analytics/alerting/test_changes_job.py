@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from made_traffic import START_S, between, insert_traffic
 
@@ -12,6 +13,7 @@ from tailtrace.analytics.jobs import change_rows, outbox
 from tailtrace.analytics.jobs.alerts import run_alerts
 from tailtrace.analytics.jobs.change_rows import ChangeRow
 from tailtrace.analytics.jobs.changes import run_changes
+from tailtrace.analytics.jobs.markers import load as load_markers
 from tailtrace.analytics.queries.changes import list_changes
 from tailtrace.ingest.settings import ServerSettings
 from tailtrace.ingest.store import Store
@@ -130,3 +132,37 @@ def test_nothing_is_judged_before_it_is_complete(store: Store, late_s: int, judg
     judge(store, SLOW_S)
     (state,) = [each for each in list_changes(store).series if each.metric == "duration"]
     assert abs(int(state.judged_up_to_unix_ns) // SECOND - judged_to) <= 300
+
+
+@pytest.mark.parametrize(("more_ms", "verdict"), [(30.0, "slower"), (0.0, "no_different"), (-30.0, "faster")])
+def test_a_deploy_is_tested_before_and_after(store: Store, more_ms: float, verdict: str) -> None:
+    end = SLOW_S + HOUR
+    insert_traffic(store, START_S, SLOW_S, per_minute=20, version="1.8.1")
+    insert_traffic(
+        store, SLOW_S, end, per_minute=20, version="1.8.2", extra={"decode": between(SLOW_S, end, more_ms)}, seed=2
+    )
+    judge(store, end)
+    judge(store, end + 300)  # markers of a round that tells a change are judged by the next
+    insert_traffic(store, end, end + 300, version="1.8.2")
+    judge(store, end + 300)
+    (marker,) = load_markers(store, 0)
+    assert (marker.kind, marker.was, marker.became) == ("version", "1.8.1", "1.8.2")
+    assert marker.time_ms // 1000 == SLOW_S - 1  # when its first request began
+    assert marker.effect is not None
+    assert marker.effect["verdict"] == verdict
+
+
+def test_a_new_deployment_of_the_same_version_is_a_marker(store: Store) -> None:
+    for replica, since, name in (("a", START_S, "blue"), ("b", START_S + HOUR, "green")):
+        insert_traffic(store, since, since + HOUR, replica=replica, version="1")
+        attributes = {"service.instance.id": replica, "deployment.name": name}
+        kind = pa.map_(pa.string(), pa.string())
+        columns = {
+            "Hash": pa.array([ord(replica)], pa.uint64()), "Attributes": pa.array([list(attributes.items())], kind),
+            "SeenAt": pa.array([since * 1000], pa.timestamp("ms", "UTC")),
+        }  # fmt: skip
+        store.insert_arrow("resources", pa.table(columns))
+    judge(store, START_S + 2 * HOUR)
+    (marker,) = load_markers(store, 0)
+    assert (marker.kind, marker.was, marker.became) == ("deployment.name", "blue", "green")
+    assert marker.time_ms // 1000 == START_S + HOUR - 1
