@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tailtrace import ingest, stages
 from tailtrace.analytics.engines import ENGINES, engine_of
 from tailtrace.analytics.engines.notes import sql
-from tailtrace.analytics.engines.units import rust_duration_ns
+from tailtrace.analytics.engines.units import MILLISECOND, SECOND, rust_duration_ns, to_ns
 from tailtrace.analytics.jobs.requests import run_requests
 from tailtrace.analytics.judge import judge_spans
 from tailtrace.analytics.queries.neighbourhood import neighbourhood
@@ -201,6 +203,16 @@ def test_vllm_before_and_after(store: Store, tmp_path: Path) -> None:
     # V1 under its first scope name, up to 0.15: the same keys, placed by the first token.
     assert stage_ms(rows["af", "vllm"]) == {"queue": 12, "prefill": 30, "decode": 60, "unexplained": 18}
     assert told(rows["af", "vllm"]) == (50, 110, 33, 21, "ok", "request")
+
+
+def test_a_unit_belongs_to_the_key_whatever_the_size_of_the_number() -> None:
+    values = np.array([0.0, 1e-6, 0.5, 40.0, 90_000.0, -1.0, math.nan, math.inf, 1e30])
+    known = [True] * 5 + [False] * 4
+    for unit in (SECOND, MILLISECOND):
+        ns, has = to_ns(values, unit)
+        assert has.tolist() == known
+        assert ns[:5].tolist() == [round(value * unit) for value in values[:5].tolist()]
+        assert ns[5:].tolist() == [0] * 4
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+import pynvml
 import pytest
 
 from tailtrace.instrumentation.sampler import sampler as sampler_module
@@ -56,6 +57,14 @@ def test_blocking_pcie_calls_are_made_in_a_thread_and_in_bytes(stub: Any, monkey
     monkeypatch.setattr(throughput, "EVERY_S", 0.05)
     monkeypatch.setattr(sampler_module, "HOST_S", 0.05)
     stub.set(gpus=1, arch=7, **{"field.197.err": 3, "field.198.err": 3})
+    callers: set[str] = set()
+    called = pynvml.nvmlDeviceGetPcieThroughput
+
+    def recorded(handle: Any, counter: int) -> int:
+        callers.add(threading.current_thread().name)
+        return int(called(handle, counter))
+
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetPcieThroughput", recorded)
     running = Running(interval_s=0.1)
     try:
         point = running.until(
@@ -66,6 +75,7 @@ def test_blocking_pcie_calls_are_made_in_a_thread_and_in_bytes(stub: Any, monkey
         assert point.value == 2_000_000 * 1000
     finally:
         running.end()
+    assert callers == {"tailtrace-pcie"}
 
 
 def test_a_thousandfold_pcie_answer_is_left_out_and_counted(stub: Any, monkeypatch: pytest.MonkeyPatch) -> None:
