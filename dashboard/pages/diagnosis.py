@@ -8,6 +8,7 @@ from typing import Any, Final
 from dash import html
 
 from tailtrace.analytics.queries.clues import LogPattern
+from tailtrace.analytics.queries.goals import goals_of
 from tailtrace.analytics.queries.why import LAST_STEP, CauseShare, Side, Step, Why, why
 from tailtrace.dashboard.address import Address
 from tailtrace.dashboard.components.link import link
@@ -33,7 +34,8 @@ def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, addr
     scope = scope_of(store, address)
     if scope is None:
         return first_run(text, settings)
-    found = why(store, scope.service, scope.window.since_ns, scope.window.until_ns)
+    goal = goals_of(settings.goals).get(scope.service)
+    found = why(store, scope.service, scope.window.since_ns, scope.window.until_ns, goal=goal)
     slowest = address.only("range", "since", "until").href("/requests", service=scope.service, order="slowest")
     return html.Div(
         [

@@ -54,7 +54,7 @@ def sentence(text: Text, one: ServiceOverview, trouble: Trouble | None) -> Any:
     sign, kind = _MARKS[state]
     mark = html.Span(sign, className=kind, title=text(f"sentence.{state}"))
     told = [html.Span(_trouble(text, trouble)), html.Br()] if trouble else []
-    rest = html.Span(_words(text, one), className="tt-sentence-rest" if trouble else "")
+    rest = html.Span(_words(text, one), className="tt-sentence-rest" if trouble else None)
     return html.P(
         [mark, " ", html.Strong(one.service or text("service.unnamed")), html.Span(text("colon")), *told, rest],
         className="tt-sentence" + (" is-trouble" if trouble else ""),
