@@ -80,6 +80,9 @@ class ServerSettings(BaseSettings):
         description="Memory of the process beyond which the embedded database refuses queries.",
     )
 
+    goals: str = Field(
+        "", description="What services are for, SERVICE=online or SERVICE=offline separated by blanks; else guessed."
+    )
     alerts_file: Path | None = Field(None, description="TOML file of alert rules and channels; the API adds to it.")
     public_url: str = Field("", description="Address that links in messages begin with; empty means host and port.")
     time_zone: str = Field("UTC", description="IANA zone whose hours of the week recur, and that messages also name.")

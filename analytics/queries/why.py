@@ -10,6 +10,7 @@ from typing import Final, Literal
 import numpy as np
 
 from tailtrace.analytics.queries.clues import Clues, clues
+from tailtrace.analytics.queries.goals import Goal, GoalFigure, figures, gpu_seconds, guessed, tokens_per_second
 from tailtrace.analytics.verdicts import thresholds as limit
 from tailtrace.analytics.verdicts.demand import tokens
 from tailtrace.analytics.verdicts.excess import Excess
@@ -20,7 +21,6 @@ from tailtrace.analytics.verdicts.verdict import Evidence, Part, Verdict
 from tailtrace.errors import Rejected
 from tailtrace.ingest.store import Store
 
-Goal = Literal["online", "offline"]
 StepState = Literal["in", "out", "no_data"]
 REFERENCE: Final = 3  # a reference is at most this many times as long as the window
 LEAST_REFERENCE_NS: Final = 3_600_000_000_000
@@ -104,11 +104,13 @@ class Side:
 class Why:
     """`state`: slower, as_before, or too_few. `slow_part`: first_token, tokens, both, or empty. `excess_ns` is a mean a
     request, of the view (`whole` or `first` token) that the verdict is about; `causes` sum to it, and so do the steps.
-    `clues`: log lines and engine metrics of the window, None where they were not asked for.
+    `figures` are those that the goal is about; `goal_guessed` where nobody set one. `clues`: log lines and engine
+    metrics of the window, None where they were not asked for.
     """
 
     service: str
     goal: Goal
+    goal_guessed: bool
     state: str
     view: str
     slow_part: str
@@ -120,6 +122,7 @@ class Why:
     before: Side
     during: Side
     missing: list[str] = field(default_factory=list)
+    figures: list[GoalFigure] = field(default_factory=list)
     clues: Clues | None = None
 
 
@@ -178,10 +181,11 @@ def diagnosis(service: str, before: Observed, during: Observed, found: Judgement
     total = sum(part.ns for part in found.parts)
     causes = _causes(found.parts, total)
     state = "slower" if found.verdict else "too_few" if found.whole is None and found.first is None else "as_before"
-    streamed = float(np.isfinite(during.requests.ttft_ns).mean()) if len(during.requests) else 1.0
+    chosen_goal = goal or guessed(during.requests)
     return Why(
         service=service,
-        goal=goal or ("online" if streamed >= 0.5 else "offline"),
+        goal=chosen_goal,
+        goal_guessed=goal is None,
         state=state,
         view=found.view,
         slow_part=_slow_part(found),
@@ -193,6 +197,7 @@ def diagnosis(service: str, before: Observed, during: Observed, found: Judgement
         before=_side(before),
         during=_side(during),
         missing=list(found.missing),
+        figures=figures(chosen_goal, before, during),
     )
 
 
@@ -248,8 +253,6 @@ def _spent(found: Excess, stages: frozenset[str], side: str) -> int:
 
 def _side(seen: Observed) -> Side:
     rows, said = seen.requests, tokens(seen.requests)
-    gpus = len({gpu for group in seen.gpus.values() for gpu in group})
-    made = float(np.nansum(rows.output_tokens))
     return Side(
         str(seen.since_ns),
         str(seen.until_ns),
@@ -260,8 +263,8 @@ def _side(seen: Observed) -> Side:
         _mean(rows.ttft_ns[rows.ok]),
         _number(said.input),
         _number(said.output),
-        made / seen.seconds if made and seen.seconds > 0 else None,
-        gpus * seen.seconds / made if made and gpus else None,
+        tokens_per_second(seen),
+        gpu_seconds(seen),
     )
 
 

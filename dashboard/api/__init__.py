@@ -34,7 +34,7 @@ def add_api(
     add_answers(router, store)
     add_alerts(router, store, settings)
     add_sql(router, store)
-    add_verdicts(router, store)
+    add_verdicts(router, store, settings)
     add_views(router, store)
     server.include_router(router)
 

@@ -8,19 +8,22 @@ from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
 from tailtrace.analytics.queries import to_json
+from tailtrace.analytics.queries.goals import goals_of
 from tailtrace.analytics.queries.gpu_idle import gpu_idle
 from tailtrace.analytics.queries.verdicts import verdicts
 from tailtrace.analytics.queries.why import why
 from tailtrace.analytics.queries.window import newest_ns, parse_span, parse_time
 from tailtrace.errors import NotFound, Rejected
+from tailtrace.ingest.settings import ServerSettings
 from tailtrace.ingest.store import Store
 
 Text = Annotated[str, Query(max_length=200)]
 Time = Annotated[str | None, Query(max_length=40)]
 
 
-def add_verdicts(router: APIRouter, store: Store) -> None:
+def add_verdicts(router: APIRouter, store: Store, settings: ServerSettings) -> None:
     """GET /verdicts, /why, /gpu-idle. A range is `since` and `until`, or `range` back from the newest data."""
+    goals = goals_of(settings.goals)
 
     @router.get("/verdicts")
     def kept(
@@ -45,7 +48,7 @@ def add_verdicts(router: APIRouter, store: Store) -> None:
     ) -> Response:
         first, last = bounds(store, since, until, range or "15m")
         length = parse_span(reference) if reference else None
-        return _json(why(store, service, first, last, reference_ns=length, goal=goal))
+        return _json(why(store, service, first, last, reference_ns=length, goal=goal or goals.get(service)))
 
     @router.get("/gpu-idle")
     def idle(service: Text, since: Time = None, until: Time = None, range: Time = None) -> Response:

@@ -24,7 +24,9 @@ CAUSE = {"cause": "throttled", "stages": ["decode"], "ns": 900_000_000, "share":
 QUIET = {"state": "out", "share": 0.0, "causes": [], "before_ns": 0, "during_ns": 0, "note": "",
          "evidence": []}  # fmt: skip
 ANSWER = {
-    "service": "chat\x1b[2J", "goal": "online", "state": "slower", "view": "whole", "slow_part": "tokens",
+    "service": "chat\x1b[2J", "goal": "offline", "goal_guessed": True,
+    "figures": [{"metric": "output tokens/s", "before": 110.0, "during": None, "better": "higher"}],
+    "state": "slower", "view": "whole", "slow_part": "tokens",
     "excess_ns": 1_000_000_000, "relative": 0.5, "verdict": VERDICT, "causes": [CAUSE], "before": SIDE, "during": SIDE,
     "missing": ["host counters"],
     "steps": [
@@ -51,6 +53,7 @@ def test_why_reads_in_order_with_evidence(tailtrace: Run, stub: Any) -> None:
     stub.json("/api/v1/gpu-idle", IDLE)
     out = tailtrace("why", "chat", "--since", "15m", "--url", stub.url).out
     assert "slower by 1.000 s a request (50.0 %); tokens after the first are slow" in out
+    assert "goal offline (guessed): output tokens/s 110 -> -" in out
     assert "verdict: GPU clocks are throttled (91.0 %, high confidence); else answers are longer 8.0 %" in out
     assert "ruled out  queue in the engine" in out
     assert "no data    CPU  (no host counters)" in out

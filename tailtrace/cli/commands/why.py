@@ -87,6 +87,7 @@ def _page(answer: dict[str, Any], idle: dict[str, Any]) -> Iterator[RenderableTy
         f"{plain(answer['service'])}  {moment(now['since_unix_ns'])} to {moment(now['until_unix_ns'])} UTC",
         style="bold",
     )
+    yield Text(_goal(answer))
     yield _sides(answer)
     yield Text("")
     if answer["verdict"] is None:
@@ -105,6 +106,20 @@ def _page(answer: dict[str, Any], idle: dict[str, Any]) -> Iterator[RenderableTy
     yield _idle(idle)
     if answer["missing"]:
         yield Text("missing: " + ", ".join(plain(one) for one in answer["missing"]), style="yellow")
+
+
+def _goal(answer: dict[str, Any]) -> str:
+    """`goal online (guessed): mean TTFT ms 150 -> 900, ...`: the figures that matter to a service of this kind."""
+    from tailtrace.cli.formats import plain
+
+    told = ", ".join(
+        f"{plain(one['metric'])} {_figure(one['before'])} -> {_figure(one['during'])}" for one in answer["figures"]
+    )
+    return f"goal {answer['goal']}{' (guessed)' if answer['goal_guessed'] else ''}: {told}"
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"
 
 
 def _sides(answer: dict[str, Any]) -> RenderableType:
