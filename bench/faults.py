@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import selectors
 import signal
 import socket
@@ -109,6 +110,9 @@ class Sender(threading.Thread):
             return None
         top, _, content = answer.partition(b"\r\n\r\n")
         if not top.startswith(b"HTTP/1.1 200"):
+            return None
+        length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", top)
+        if length is None or len(content) < int(length[1]):  # killed between the head and the rest of its answer
             return None
         return int(ExportTraceServiceResponse.FromString(content).partial_success.rejected_spans)
 
