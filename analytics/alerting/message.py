@@ -83,7 +83,11 @@ def of_change(
             "requests": f"{base}/requests?{urlencode({**window, 'order': 'slowest'})}",
         },
     }
-    version = f" ({marker['kind'].replace('_', ' ')} {harmless(marker['became'] or marker['text'])})" if marker else ""
+    version = (
+        f" ({harmless(marker['kind'].replace('_', ' '))} {harmless(marker['became'] or marker['text'])})"
+        if marker
+        else ""
+    )
     moved = f"rose from {duration(a_ns)} to {duration(b_ns)}" if change else "rose"
     name = METRIC_NAMES["duration" if told.metric == "tpot" else told.metric]
     who = " ".join(harmless(each) for each in (told.service, told.route) if each)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from seeding import SECOND, insert_requests, request
 
+from tailtrace.analytics.alerting import channels
 from tailtrace.analytics.alerting.book import load, put
 from tailtrace.analytics.alerting.channels import signature
 from tailtrace.analytics.alerting.rules import Channel
@@ -55,6 +56,7 @@ class Sink(ThreadingHTTPServer):
     def __init__(self, answers: list[int | str]) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.answers = answers
+        self.hang = threading.Event()
         self.seen: list[tuple[dict[str, str], bytes]] = []
 
     @property
@@ -69,7 +71,9 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         sink.seen.append((dict(self.headers), body))
         answer = sink.answers.pop(0) if sink.answers else 200
-        if answer == "cut":
+        if answer == "hang":
+            sink.hang.wait(30)
+        if answer in ("cut", "hang"):
             self.connection.close()
             return
         self.send_response(int(answer))
@@ -159,6 +163,23 @@ def test_a_sink_that_fails_and_cuts_gets_one_message(store: Store, sink: Sink) -
     assert len({body for _, body in sink.seen}) == 1
     (message,) = outbox.of_episodes(store, ["e"])
     assert (message.state, message.attempts) == ("sent", 4)
+
+
+def test_a_sink_that_does_not_answer_is_tried_again_and_holds_nobody_up(
+    store: Store, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channels, "TIMEOUT_S", 0.05)
+    hook(store, sink)
+    sink.answers[:] = ["hang"]
+    now = START_S * 1000
+    outbox.put(store, [outbox.Message("k", "e", "firing", "hook", '{"event":"firing"}', "pending", 0, now, "", now)])
+    outbox.run_outbox(store, load(store, None).channels, now)
+    assert outbox.of_episodes(store, ["e"])[0].error == "ReadTimeout"
+    sink.hang.set()
+    monkeypatch.undo()
+    outbox.run_outbox(store, load(store, None).channels, now + 10_000)
+    assert outbox.of_episodes(store, ["e"])[0].state == "sent"
+    assert len({headers["Idempotency-Key"] for headers, _ in sink.seen}) == 1
 
 
 def test_a_refusal_is_not_repeated(store: Store, sink: Sink) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailtrace.analytics.detection.counts import INTERVAL_S, PER_DAY, PER_HOUR, Counts, counts
-from tailtrace.analytics.detection.cusum import onset
+from tailtrace.analytics.detection.cusum import evidence, onset
 from tailtrace.analytics.detection.detector import Judged, detect
 from tailtrace.analytics.detection.reference import build
 from tailtrace.analytics.detection.stages import StageCells, growth
@@ -118,6 +118,50 @@ def test_a_nightly_batch_is_usual_across_clock_changes(change: datetime) -> None
     assert [each.onset - start for each in again.changes if each.confirmed is not None] == [
         11 * PER_DAY + 14 * PER_HOUR
     ]
+
+
+def test_what_happens_every_week_is_usual_once_two_weeks_are_there() -> None:
+    """Sundays from 2 to 6 in Shanghai: five times as long, for three weeks."""
+    zone = ZoneInfo("Asia/Shanghai")
+    start = int(datetime(2026, 3, 2, tzinfo=zone).timestamp()) // INTERVAL_S  # a Monday
+    length = 21 * PER_DAY
+    moments = [datetime.fromtimestamp((start + at) * INTERVAL_S, zone) for at in range(length)]
+    weekly = np.where([each.weekday() == 6 and 2 <= each.hour < 6 for each in moments], 5.0, 1.0)
+    sunday = start + 20 * PER_DAY
+    cells = made(weekly, start=start, per_interval=20)
+
+    def told(given: Counts, **options: str) -> list[int]:
+        found = judged(given, judge_from=sunday - PER_DAY, **options).changes
+        return [each.onset - start for each in found if each.confirmed is not None]
+
+    assert told(cells, zone="Asia/Shanghai") == []
+    wednesday = np.where(np.arange(length) // PER_HOUR == (20 * PER_DAY) // PER_HOUR + 14, 5.0, weekly)
+    assert told(made(wednesday, start=start, per_interval=20), zone="Asia/Shanghai") == [20 * PER_DAY + 14 * PER_HOUR]
+    once = np.where(np.arange(length) < 20 * PER_DAY, 1.0, weekly)  # nothing of the kind in the weeks before
+    assert told(made(once, start=start, per_interval=20), zone="Asia/Shanghai") == [20 * PER_DAY + 2 * PER_HOUR]
+
+
+def test_a_change_that_lasts_is_the_reference_of_what_comes_on_top() -> None:
+    factor = np.ones(3 * PER_DAY)
+    factor[500:760] = 1.3
+    factor[600:700] = 1.3 * 1.3
+    found = judged(made(factor, per_interval=100)).changes
+    assert [(each.on_top, each.state) for each in found] == [(False, "resolved"), (True, "resolved")]
+    assert abs(found[0].onset - 500) <= 2
+    assert abs(found[1].onset - 600) <= 2
+    assert found[1].until is not None
+    assert abs(found[1].until - 699) <= 4
+
+
+def test_evidence_is_pages_sum_for_a_shift_of_twice_the_allowance_and_never_less() -> None:
+    assert evidence(np.full((7, 1), 2.0), 1.0).tolist() == [7.0]
+    draw = np.random.default_rng(1)
+    for _ in range(50):
+        z = draw.normal(0.7, 1.5, (40, 2))
+        page = np.zeros(2)
+        for step in z:
+            page = np.maximum(0.0, page + step - 1.0)
+        assert (evidence(z, 1.0) >= page - 1e-9).all()
 
 
 def test_a_change_that_is_known_is_carried_on_and_not_found_twice() -> None:
