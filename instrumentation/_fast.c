@@ -4,20 +4,24 @@
  *   TokenMarks, TokenTimes   tokens.py
  *   StageBase                record.py
  *   encode_request           encode.py
- *   sender                   answer.py
+ *   sender, rtt_ns           answer.py
  *   probe_tick               loop_probe.py
  *
- * It is one file so that the build is one call of the compiler. The interpreter lock guards everything here; the main interpreter alone may load it. Only public API is used.
+ * It is one file so that the build is one call of the compiler. The interpreter lock guards everything
+ * here; the main interpreter alone may load it. Only public API is used.
  */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <limits.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <structmember.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -1407,6 +1411,25 @@ make_sender(PyObject *module, PyObject *const *args, Py_ssize_t count)
     return result;
 }
 
+/* Round trip ------------------------------------------------------------------------------------------------------ */
+
+/* rtt_ns(descriptor) -> the kernel's smoothed round trip of a TCP connection, 0 where it has none */
+static PyObject *
+rtt_ns(PyObject *module, PyObject *descriptor)
+{
+    long file = PyLong_AsLong(descriptor);
+    if (file == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    struct tcp_info info;
+    socklen_t size = sizeof info;
+    if (file < 0 || file > INT_MAX || getsockopt((int)file, IPPROTO_TCP, TCP_INFO, &info, &size) < 0
+        || size < offsetof(struct tcp_info, tcpi_rtt) + sizeof info.tcpi_rtt) {
+        return PyLong_FromLong(0);
+    }
+    return PyLong_FromUnsignedLongLong((unsigned long long)info.tcpi_rtt * 1000);
+}
+
 /* Loop probe ------------------------------------------------------------------------------------------------------ */
 
 /* probe_tick(seconds, schedstat) -> (seconds of the monotonic clock, CPU ns, run-queue ns; these None where unread).
@@ -1487,8 +1510,9 @@ static PyMethodDef functions[] = {
     {"use_bounds", use_bounds, METH_O, NULL},
     {"use_scopes", use_scopes, METH_VARARGS, NULL},
     {"use_encoders", use_encoders, METH_VARARGS, NULL},
-    {"sender", (PyCFunction)(void (*)(void))make_sender, METH_FASTCALL, NULL},
+    {"rtt_ns", rtt_ns, METH_O, NULL},
     {"probe_tick", probe_tick, METH_VARARGS, NULL},
+    {"sender", (PyCFunction)(void (*)(void))make_sender, METH_FASTCALL, NULL},
     {"encode_request", (PyCFunction)(void (*)(void))encode_request, METH_FASTCALL, NULL},
     {NULL},
 };

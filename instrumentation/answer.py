@@ -11,7 +11,7 @@ from typing import Any, Final
 from tailtrace.instrumentation import clock, sse
 from tailtrace.instrumentation.native import native
 from tailtrace.instrumentation.outcome import of_exception, of_status
-from tailtrace.instrumentation.record import Record
+from tailtrace.instrumentation.record import Outcome, Record
 from tailtrace.instrumentation.tokens import TokenMarks
 
 Message = MutableMapping[str, Any]
@@ -93,16 +93,20 @@ _sender: Callable[[Send, Send, Send, Any, TokenMarks], Sender] = plain_sender if
 class Answer:
     """Stands in for the server's `send`: headers first, then bodies until the first token, then the fast path."""
 
+    # Most answers leave most of these as they are.
+    _status = 0
+    _size = 0
+    _bodies = 0
+    _start_ns = 0
+    _done_ns = 0
+    _left = False
+    _fast = False
+    _framed_json = False
+    _frames: sse.Frames | None = None
+
     def __init__(self, record: Record, send: Send) -> None:
         self._record = record
         self._server_send = send
-        self._status = 0
-        self._size = 0
-        self._bodies = 0
-        self._start_ns = 0
-        self._done_ns = 0
-        self._left = False
-        self._frames: sse.Frames | None = None
         self._blocked: list[tuple[int, int]] = []
         # uvicorn: the cycle knows whether the next send will wait and whether the client is gone.
         self._cycle: Any = getattr(send, "__self__", None)
@@ -110,24 +114,20 @@ class Answer:
         if not hasattr(self._flow, "write_paused"):
             self._flow = None
         self._stream_send: Send = self._before_tokens
-        self._fast = False
         self.send, self._switch, self._take_kept = _sender(self._slow, self._careful, send, self._flow, record.times)
-        self._framed_json = False
 
     def client_left(self) -> None:
         """The client went away; it counts only while the answer is not complete."""
         if not self._done_ns:
             self._left = True
 
-    async def _slow(self, message: Message) -> None:
+    def _slow(self, message: Message) -> Awaitable[None]:
         kind = message["type"]
+        if kind == "http.response.body":
+            return self._stream_send(message)
         if kind == "http.response.start":
             self._begin(message)
-            await self._server_send(message)
-        elif kind == "http.response.body":
-            await self._stream_send(message)
-        else:
-            await self._server_send(message)
+        return self._server_send(message)
 
     def _begin(self, message: Message) -> None:
         self._start_ns = clock.now_ns()
@@ -174,7 +174,7 @@ class Answer:
         await self._server_send(message)
         self._note(before, clock.now_ns())
 
-    async def _before_tokens(self, message: Message) -> None:
+    def _before_tokens(self, message: Message) -> Awaitable[None]:
         """Bodies of a stream until its first token of an answer."""
         now = clock.now_ns()
         body = message.get("body", b"")
@@ -193,8 +193,13 @@ class Answer:
             record.tail.append(message)
         if not message.get("more_body", False):
             self._complete(now)
+        elif self._flow is not None and not self._flow.write_paused:
+            return self._server_send(message)
+        return self._timed(message, now)
+
+    async def _timed(self, message: Message, before: int) -> None:
         await self._server_send(message)
-        self._note(now, clock.now_ns())
+        self._note(before, clock.now_ns())
 
     def _go_fast(self) -> None:
         """From now on each body is a token."""
@@ -254,19 +259,24 @@ class Answer:
         rtt_ns = self._rtt_ns()
         if rtt_ns:
             record.attributes["tailtrace.client_rtt_ns"] = rtt_ns
-        left = self._left or (not self._done_ns and getattr(self._cycle, "disconnected", False))
-        outcome = of_exception(failed)
-        error = failed.__name__ if failed is not None and outcome in {"error", "timeout"} else ""
-        if left and outcome != "error":
-            outcome, error = "cancelled", ""
-        elif failed is None and self._status:
-            outcome = of_status(self._status)
-            if outcome in {"error", "timeout"}:
-                error = str(self._status)
-            elif outcome == "ok" and self._start_ns and not self._done_ns:
-                # The answer was begun and never completed, and nobody left: the client got a torn body.
-                outcome, error = "error", "IncompleteResponse"
+        outcome, error = self._outcome(failed)
         record.finish(outcome, self._done_ns if outcome != "error" else 0, error)
+
+    def _outcome(self, failed: type[BaseException] | None) -> tuple[Outcome, str]:
+        """How the request ended, and the error's name."""
+        left = self._left or (not self._done_ns and getattr(self._cycle, "disconnected", False))
+        if failed is None and not left and self._status < 400:
+            if self._start_ns and not self._done_ns:
+                # The answer was begun and never completed, and nobody left: the client got a torn body.
+                return "error", "IncompleteResponse"
+            return "ok", ""
+        outcome = of_exception(failed)
+        if left and outcome != "error":
+            return "cancelled", ""
+        if failed is not None:
+            return outcome, failed.__name__ if outcome in {"error", "timeout"} else ""
+        outcome = of_status(self._status)
+        return outcome, str(self._status) if outcome in {"error", "timeout"} else ""
 
     def _let_go(self) -> None:
         """Undo the circles of self and its functions: the cycle collector would have to walk the whole application."""
@@ -285,6 +295,8 @@ class Answer:
             return 0
         try:
             sock = transport.get_extra_info("socket")
+            if native is not None:
+                return 0 if sock is None else int(native.rtt_ns(sock.fileno()))
             if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
                 return 0
             info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_RTT_AT + 4)

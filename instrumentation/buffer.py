@@ -75,7 +75,7 @@ class Buffer:
             self._items.append((item, spans, size))
             self.spans += spans
             self.bytes += size
-            while self._items and (self.spans > self._max_spans or self.bytes > self._max_bytes):
+            while (self.spans > self._max_spans or self.bytes > self._max_bytes) and self._items:
                 _, spans, size = self._items.popleft()
                 self.spans -= spans
                 self.bytes -= size
@@ -84,9 +84,9 @@ class Buffer:
                 self._woken = True
                 self.wake.put(None)
 
-    def take(self, max_spans: int) -> list[Any]:
-        """The oldest items, about `max_spans` spans of them."""
-        taken: list[Any] = []
+    def take(self, max_spans: int) -> list[tuple[Any, int]]:
+        """The oldest items, about `max_spans` spans of them, and how many each is."""
+        taken: list[tuple[Any, int]] = []
         count = 0
         with self._lock:
             self._woken = False
@@ -95,7 +95,7 @@ class Buffer:
                 self.spans -= spans
                 self.bytes -= size
                 count += spans
-                taken.append(item)
+                taken.append((item, spans))
         return taken
 
     def drop_all(self, reason: str) -> int:

@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace as otel_trace
+from opentelemetry.context import Context
 
 from tailtrace.instrumentation.record import CURRENT, Record, Remote, Scope, live
 
@@ -199,6 +200,10 @@ class RequestSpan(otel_trace.NonRecordingSpan):
         )
 
 
+# The name under which OpenTelemetry keeps its current span: the only one in a context that holds nothing else.
+_SPAN_KEY = next(iter(otel_trace.set_span_in_context(otel_trace.INVALID_SPAN, Context())))
+
+
 class Entered:
     """A record made current, for us and for OpenTelemetry. Left in the frame that entered it."""
 
@@ -206,7 +211,8 @@ class Entered:
 
     def __init__(self, record: Record) -> None:
         self._token = CURRENT.set(record)
-        self._otel = otel_context.attach(otel_trace.set_span_in_context(RequestSpan(record)))
+        # `set_span_in_context`, without its copies: this runs for every request.
+        self._otel = otel_context.attach(Context({**otel_context.get_current(), _SPAN_KEY: RequestSpan(record)}))
 
     def leave(self) -> None:
         reset(self._token)

@@ -16,7 +16,7 @@ from queue import Empty
 from typing import Any, Final
 
 from tailtrace.instrumentation import clock
-from tailtrace.instrumentation.buffer import Buffer, Losses, weigh
+from tailtrace.instrumentation.buffer import Buffer, Losses
 from tailtrace.instrumentation.encode import encode_item, scope_of
 from tailtrace.instrumentation.otlp import encode_resource, encode_scope, join_traces
 from tailtrace.instrumentation.record import streaming_now
@@ -171,8 +171,7 @@ class Exporter:
             parts: dict[str, list[bytes]] = {}
             count = 0
             give_way_at = time.monotonic() + _SLICE_S
-            for item in items:
-                size = weigh(item)[0]
+            for item, size in items:
                 try:
                     encoded = encode_item(item, anchor)
                 except Exception:

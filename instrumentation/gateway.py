@@ -141,9 +141,8 @@ def begin(scope: Message, sample: int) -> tuple[Record, Message]:
     if request_id is not None:
         record.set("request_id", request_id.decode("latin-1"))
     headers.append((b"traceparent", traceparent_of(record).encode()))
-    state = tracestate_of(record)
-    if state:
-        headers.append((b"tracestate", state.encode("latin-1", "replace")))
+    if record.trace_state or record.weight > 1:
+        headers.append((b"tracestate", tracestate_of(record).encode("latin-1", "replace")))
     return record, {**scope, "headers": headers, _SEEN: record}
 
 

@@ -23,7 +23,7 @@ class MetricsExporter(Exporter):
 
     def _encode_all(self) -> None:
         while True:
-            batches: list[list[Point]] = self._buffer.take(64)
+            batches: list[list[Point]] = [batch for batch, _ in self._buffer.take(64)]
             if not batches:
                 return
             points = [point for batch in batches for point in batch]

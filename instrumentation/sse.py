@@ -126,6 +126,18 @@ class Frames:
 
     def feed(self, body: bytes) -> int:
         """The best channel among the frames that `body` completes."""
+        if (
+            not self._carry
+            and body.startswith(b"data:")
+            and body.find(b"\n") >= len(body) - 2
+            and _CHAT_TEXT.search(body)
+        ):
+            # One whole chat chunk with text: what most streams begin with.
+            if not self.model:
+                self.model = read_model(body)
+            if b"usage" in body:
+                self.usage.update(read_usage(body))
+            return ANSWER
         if self._carry:
             body = self._carry + body
         cut = body.rfind(b"\n") + 1
