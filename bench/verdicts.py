@@ -27,9 +27,9 @@ from tailtrace.analytics.queries.why import why
 from tailtrace.ingest.framing import frame
 from tailtrace.ingest.settings import ServerSettings
 from tailtrace.ingest.store import Store, open_store
-from tailtrace.lab import Scenario, history, history_metrics, list_scenarios, truth
+from tailtrace.lab import Scenario, history, history_metrics, list_scenarios
 from tailtrace.lab.clock import SECOND
-from tailtrace.lab.ground_truth import InjectedCause
+from tailtrace.lab.ground_truth import InjectedCause, truth_of
 from tailtrace.lab.ground_truth import run as simulate
 from tailtrace.lab.request import Request
 from tailtrace.lab.scenario import REMOVED, Evidence
@@ -68,12 +68,12 @@ class Question:
 def cases(folder: Path | None, seeds: range, only: list[str]) -> Iterator[Case]:
     """Every scenario of an hour or so with every seed, each at a time of its own."""
     paths = sorted(folder.rglob("*.toml")) if folder else [Path(name) for name in list_scenarios()]
+    loaded = [Scenario.load(path if folder else path.name) for path in paths]
     number = 0
-    for path in paths:
-        scenario = Scenario.load(path if folder else path.name)
-        if scenario.hours > 3 or scenario.name == "live" or (only and scenario.name not in only):
-            continue
-        for seed in seeds:
+    for seed in seeds:
+        for scenario in loaded:
+            if scenario.hours > 3 or scenario.name == "live" or (only and scenario.name not in only):
+                continue
             number += 1
             yield Case(scenario.drawn(seed), seed, EPOCH_NS + number * SPACING_NS)
 
@@ -90,7 +90,7 @@ def store_case(store: Store, folder: Path, case: Case) -> None:
         path.unlink()
 
 
-def questions(case: Case) -> Iterator[Question]:
+def questions(case: Case, causes: Sequence[InjectedCause]) -> Iterator[Question]:
     """One for each service that a fault touched; for a run without faults one for each of its services."""
     scenario = case.scenario
     lacking = scenario.evidence != Evidence()
@@ -99,7 +99,6 @@ def questions(case: Case) -> Iterator[Question]:
         for service in (scenario.fleet.gateway, *(each.name for each in scenario.fleet.services)):
             yield Question(case, service, end - length // 3, end, frozenset({NONE}), False)
         return
-    causes: Sequence[InjectedCause] = truth(scenario, end_unix_ns=case.end_ns, seed=case.seed).causes
     for service in sorted({cause.service for cause in causes}):
         # The gateway's requests wait for everything behind it.
         own = [cause for cause in causes if service in (cause.service, scenario.fleet.gateway)]
@@ -242,21 +241,29 @@ class Tally:
             self.single_wrong["/".join(sorted(wanted)), said] += 1
 
 
+def runs_of(case: Case) -> list[Simulation]:
+    """The case with all its faults, with none, and for each fault with all but that one."""
+    calm = case.scenario.without_faults()
+    faults = case.scenario.faults
+    rest = [replace(case.scenario, faults=(*faults[:at], *faults[at + 1 :])) for at in range(len(faults))]
+    made = {each: simulate(each, end_unix_ns=case.end_ns, seed=case.seed) for each in {case.scenario, calm, *rest}}
+    return [made[each] for each in (case.scenario, calm, *rest)]
+
+
 def judge_case(store: Store, folder: Path, case: Case, requests: int, tally: Tally) -> None:
     """Puts a case through the product and asks about its windows, and about single requests of them."""
     store_case(store, folder, case)
     now = int(store.query("SELECT toUnixTimestamp64Milli(now64(3)) AS now")[0]["now"])
     while run_requests(store, now_ms=now + 20_000).behind:
         pass
-    asked = list(questions(case))
+    made = runs_of(case)
+    asked = list(questions(case, truth_of(case.scenario, made[0], made[2:], case.seed).causes))
     for question in asked:
         tally.window(question, *answer(store, question))
     if not requests or case.scenario.evidence != Evidence() or any(one.right == {"no_work"} for one in asked):
         return
-    hit = simulate(case.scenario, end_unix_ns=case.end_ns, seed=case.seed)
-    calm = simulate(case.scenario.without_faults(), end_unix_ns=case.end_ns, seed=case.seed)
     for question in asked:
-        for one in single_requests(store, question, (hit, calm), requests):
+        for one in single_requests(store, question, (made[0], made[1]), requests):
             found = verdict_of_one(store, question.service, one.start_ns, one.duration_ns).verdict
             if found is not None:
                 tally.request(question, one, found.cause, found.confidence)
@@ -279,15 +286,18 @@ def main() -> None:
     tally = Tally()
     with workspace(options.work) as folder:
         store = open_store(ServerSettings(data=folder / "verdicts"))
-        for case in cases(options.scenarios, seeds, options.only):
-            began, used = time.monotonic(), time.process_time()
-            scenario = case.scenario.without(*options.removed) if options.removed else case.scenario
-            judge_case(store, folder, replace(case, scenario=scenario), options.requests, tally)
-            print(
-                f"{scenario.name:24s} seed {case.seed}  {time.process_time() - used:.1f} s of CPU,"
-                f" {time.monotonic() - began:.1f} s",
-                flush=True,
-            )
+        try:
+            for case in cases(options.scenarios, seeds, options.only):
+                began, used = time.monotonic(), time.process_time()
+                scenario = case.scenario.without(*options.removed) if options.removed else case.scenario
+                judge_case(store, folder, replace(case, scenario=scenario), options.requests, tally)
+                print(
+                    f"{scenario.name:24s} seed {case.seed}  {time.process_time() - used:.1f} s of CPU,"
+                    f" {time.monotonic() - began:.1f} s",
+                    flush=True,
+                )
+        except KeyboardInterrupt:
+            print("stopped: the figures are those of the cases above")
         store.close()
     counts, high = tally.counts, tally.single["high", True] + tally.single["high", False]
     print_confusion(tally.pairs)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,32 +95,35 @@ def stage_total_ns(simulation: Simulation, service: str, stage: str, window: tup
 def truth(scenario: Scenario, *, end_unix_ns: int, hours: float | None = None, seed: int = 0) -> Truth:
     """What `history` with the same arguments contains; costs one run for each cause and one more."""
     whole = run(scenario, end_unix_ns=end_unix_ns, hours=hours, seed=seed)
+    without = [
+        run(
+            dataclasses.replace(scenario, faults=scenario.faults[:index] + scenario.faults[index + 1 :]),
+            end_unix_ns=end_unix_ns, hours=hours, seed=seed,
+        )
+        for index in range(len(scenario.faults))
+    ]  # fmt: skip
+    return truth_of(scenario, whole, without, seed)
+
+
+def truth_of(scenario: Scenario, whole: Simulation, without: Sequence[Simulation], seed: int) -> Truth:
+    """The same from finished runs: the whole one, and for each fault the one that lacks it."""
     processes = Processes(scenario, whole.faults, length_ns=whole.length_ns, seed=seed)
     causes: list[InjectedCause] = []
-    for index, fault in enumerate(scenario.faults):
-        rest = dataclasses.replace(scenario, faults=scenario.faults[:index] + scenario.faults[index + 1 :])
-        without = run(rest, end_unix_ns=end_unix_ns, hours=hours, seed=seed)
+    for fault, rest in zip(scenario.faults, without, strict=True):
         start, end = fault.window_ns(whole.length_ns)
         window = (start, min(end + AFTERMATH_NS, whole.length_ns))
         effect = EFFECTS[fault.code]
         added = {
             service: stage_total_ns(whole, service, effect.stage, window)
-            - stage_total_ns(without, service, effect.stage, window)
+            - stage_total_ns(rest, service, effect.stage, window)
             for service in targets_of(scenario, fault)
         }
         if effect.gateway:
             added = {scenario.fleet.gateway: sum(added.values())}
         replica = _replica(processes, fault, start)
+        first, last = whole.start_unix_ns + start, whole.start_unix_ns + end
         causes += [
-            InjectedCause(
-                fault.code,
-                effect.stage,
-                service,
-                replica,
-                whole.start_unix_ns + start,
-                whole.start_unix_ns + end,
-                added_ns,
-            )
+            InjectedCause(fault.code, effect.stage, service, replica, first, last, added_ns)
             for service, added_ns in added.items()
         ]
     return Truth(scenario.name, seed, tuple(causes))
