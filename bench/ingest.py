@@ -4,7 +4,8 @@ Acknowledged means fsynced. A run sends as fast as it is acknowledged over 16 co
 acknowledged span is in the store (`store`: jobs off) and, with the jobs on, when every trace has its request (`jobs`):
 the rates include that wait. While it runs, single probe spans are sent and looked for (`queryable_s_load`, P95 of
 them); the same on a quiet server is `queryable_s_idle`. Bytes a span are those of the active parts after merges, side
-table included.
+table included. CPU a span is that of the product's processes alone, until all is stored or judged; the load generator,
+which shares the cores, is not in it. Give each run a `--work` of its own, or none.
 
 `--mixed` adds a run with metrics and logs beside the spans, 10,000 points and 10,000 records a second; `--receivers N`
 runs with 1 to N receiver processes on one ClickHouse server, spans stored, jobs off.
