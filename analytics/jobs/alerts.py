@@ -82,10 +82,8 @@ def gathered(store: Store, rules: Any, now_ms: int, where: Where) -> list[Signal
         elif rule.kind == "silence":
             found += signals.silence(store, rule, now_ms, where)
         else:
-            make = signals.threshold if rule.kind == "threshold" else signals.slo
             for service in [rule.service] if rule.service in services else [] if rule.service else services:
-                signal = make(store, rule, service, until_s, where)
-                found += [signal] if signal is not None else []
+                found += [signal for _, signal in signals.over_time(store, rule, service, until_s - 60, until_s, where)]
     return found
 
 

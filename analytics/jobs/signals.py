@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -121,30 +121,40 @@ class Now:
     needed: int
 
 
-def threshold_now(store: Store, rule: ThresholdRule, service: str, until_s: int) -> Now:
-    """The percentile of the window that ends at a minute, and what all windows of the last `hold` say together."""
+def threshold_over(
+    store: Store, rule: ThresholdRule, service: str, since_s: int, until_s: int
+) -> Iterator[tuple[int, Now]]:
+    """For every minute in (since, until]: the percentile of the window that ends there, and what all windows of the
+    last `hold` say together.
+    """
     window, hold = (max(1, span_ns(text) // _MINUTE_NS) for text in (rule.window, rule.hold))
-    until = until_s // 60
-    since = until - window - hold + 1
+    first, until = since_s // 60 + 1, until_s // 60
+    since = first - window - hold + 1
     parameters = {
         "metric": rule.metric, "service": service, "model": rule.model, "since": since * 60, "until": until * 60,
     }  # fmt: skip
     rows = store.query(_HISTOGRAM, parameters, role="jobs")
-    if not rows:
-        return Now("not_enough", 0.0, 0, rule.fewest)
-    base = min(row["bucket"] for row in rows)
-    histogram = np.zeros((window + hold - 1, max(row["bucket"] for row in rows) - base + 1))
+    base = min((row["bucket"] for row in rows), default=0)
+    histogram = np.zeros((until - since, max((row["bucket"] for row in rows), default=0) - base + 1))
     for row in rows:
         histogram[row["minute"] - since, row["bucket"] - base] += row["n"]
     at, n = limits.sliding_percentile(histogram, window, rule.q)
     values = np.where(at >= 0, 1.02 ** (base + at - 0.5), 0.0)
-    state = limits.held(values, n, above=span_ns(rule.above), clear=rule.clear_ns, fewest=rule.fewest)
-    return Now(state, float(values[-1]), int(n[-1]), rule.fewest)
+    above = span_ns(rule.above)
+    for index in range(until - first + 1):
+        held = slice(index, index + hold)
+        state = limits.held(values[held], n[held], above=above, clear=rule.clear_ns, fewest=rule.fewest)
+        newest = index + hold - 1
+        yield (first + index) * 60, Now(state, float(values[newest]), int(n[newest]), rule.fewest)
 
 
-def threshold(store: Store, rule: ThresholdRule, service: str, until_s: int, where: Where) -> Signal | None:
-    """The rule for one service as of a minute; None where it says neither yes nor no."""
-    now = threshold_now(store, rule, service, until_s)
+def threshold_now(store: Store, rule: ThresholdRule, service: str, until_s: int) -> Now:
+    """As of one minute."""
+    return next(now for _, now in threshold_over(store, rule, service, until_s // 60 * 60 - 60, until_s))
+
+
+def threshold(rule: ThresholdRule, service: str, until_s: int, now: Now, where: Where) -> Signal | None:
+    """What the rule says of one service as of a minute; None where it says neither yes nor no."""
     if now.state not in ("firing", "clear"):
         return None
     until, hold = until_s // 60 * 60, span_ns(rule.hold) // 10**9
@@ -155,22 +165,30 @@ def threshold(store: Store, rule: ThresholdRule, service: str, until_s: int, whe
     )
     body = _body("threshold", service, rule.model, rule.metric, until - hold, until, where)
     body |= {"value_ns": now.value, "n": now.n, "limit_ns": span_ns(rule.above), "quantile": rule.q}
+    firing = now.state == "firing"
     return Signal(
-        rule.name, f"{rule.name}/{service}", now.state == "firing", (until - hold) * 1000, until * 1000, None, summary,
-        body,
+        rule.name, f"{rule.name}/{service}", firing, (until - hold) * 1000, until * 1000, None, summary, body
     )  # fmt: skip
 
 
+def slo_over(store: Store, rule: SloRule, service: str, since_s: int, until_s: int) -> Iterator[tuple[int, Now]]:
+    """For every minute in (since, until]: the highest burn rate that both windows of a pair agree on."""
+    longest = limits.BURNS[-1][1]
+    minutes = until_s // 60 - since_s // 60
+    bad, total = slo_minutes(store, rule, service, until_s, longest + minutes)
+    for index in range(1, minutes + 1):
+        window = slice(index, index + longest)
+        state, rate = limits.burning(bad[window], total[window], rule.objective, rule.min_n)
+        yield (since_s // 60 + index) * 60, Now(state, rate, int(total[window].sum()), rule.min_n)
+
+
 def slo_now(store: Store, rule: SloRule, service: str, until_s: int) -> Now:
-    """The highest burn rate that both windows of a pair agree on."""
-    bad, total = slo_minutes(store, rule, service, until_s, limits.BURNS[-1][1])
-    state, rate = limits.burning(bad, total, rule.objective, rule.min_n)
-    return Now(state, rate, int(total.sum()), rule.min_n)
+    """As of one minute."""
+    return next(now for _, now in slo_over(store, rule, service, until_s // 60 * 60 - 60, until_s))
 
 
-def slo(store: Store, rule: SloRule, service: str, until_s: int, where: Where) -> Signal | None:
-    """The rule for one service as of a minute; None where it says neither yes nor no."""
-    now = slo_now(store, rule, service, until_s)
+def slo(rule: SloRule, service: str, until_s: int, now: Now, where: Where) -> Signal | None:
+    """What the rule says of one service as of a minute; None where it says neither yes nor no."""
     if now.state not in ("firing", "clear"):
         return None
     summary = (
@@ -181,6 +199,20 @@ def slo(store: Store, rule: SloRule, service: str, until_s: int, where: Where) -
     body |= {"burn_rate": now.value, "objective": rule.objective, "n": now.n}
     firing, at = now.state == "firing", until_s * 1000
     return Signal(rule.name, f"{rule.name}/{service}", firing, at, at, None, summary, body)
+
+
+def over_time(
+    store: Store, rule: ThresholdRule | SloRule, service: str, since_s: int, until_s: int, where: Where
+) -> Iterator[tuple[int, Signal]]:
+    """What the rule said of a service at the minutes in (since, until] at which it said anything."""
+    if isinstance(rule, ThresholdRule):
+        for at, now in threshold_over(store, rule, service, since_s, until_s):
+            if signal := threshold(rule, service, at, now, where):
+                yield at, signal
+    else:
+        for at, now in slo_over(store, rule, service, since_s, until_s):
+            if signal := slo(rule, service, at, now, where):
+                yield at, signal
 
 
 def slo_minutes(store: Store, rule: SloRule, service: str, until_s: int, minutes: int) -> tuple[Any, Any]:

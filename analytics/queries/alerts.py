@@ -105,14 +105,12 @@ def replay(store: Store, rule: Any, since_s: int, until_s: int, where: Where) ->
         raise Rejected("a silence rule looks at when telemetry arrived, which history does not repeat")
     services = series.services(store, since_s, until_s)
     found: list[Fired] = []
-    make = signals.threshold if rule.kind == "threshold" else signals.slo
     for service in [rule.service] if rule.service else services:
         began: Signal | None = None
-        for at in range(since_s // 60 * 60 + 60, until_s + 1, 60 if until_s - since_s <= 6 * 3600 else 300):
-            signal = make(store, rule, service, at, where)
-            if signal is not None and signal.firing and began is None:
+        for at, signal in signals.over_time(store, rule, service, since_s, until_s, where):
+            if signal.firing and began is None:
                 began = signal
-            elif signal is not None and not signal.firing and began is not None:
+            elif not signal.firing and began is not None:
                 found.append(Fired(str(began.known_ms * _MS), str(at * 1000 * _MS), began.summary))
                 began = None
         if began is not None:

@@ -17,7 +17,9 @@ from tailtrace.analytics.alerting.rules import Channel, parse_rule
 from tailtrace.analytics.jobs import alerts, episode_rows, outbox
 from tailtrace.analytics.jobs.alerts import run_alerts
 from tailtrace.analytics.jobs.progress import SHARDS, Progress, advance
+from tailtrace.analytics.queries.alerts import replay
 from tailtrace.analytics.queries.telemetry import telemetry
+from tailtrace.errors import Rejected
 from tailtrace.ingest.settings import ServerSettings
 from tailtrace.ingest.store import Store
 
@@ -299,3 +301,22 @@ def test_a_clock_that_is_set_back_repeats_and_loses_nothing(
         outbox.run_outbox(store, channels, at * 1000, sender=takes)
     assert len(keys) == 1
     assert events(store) == ["firing"]
+
+
+def test_a_replay_says_when_a_rule_would_have_fired(store: Store, settings: ServerSettings) -> None:
+    """The same minutes as rounds that came while it happened."""
+    slow = {"decode": between(T + 1800, T + 3600, 2000.0)}
+    insert_traffic(store, T, T + 2 * HOUR, extra=slow)
+    where = alerts.where_of(settings)
+    (fired,) = replay(store, parse_rule(SLOW), T, T + 2 * HOUR, where)
+    assert T + 1800 + 300 <= int(fired.since_unix_ns) // 10**9 <= T + 1800 + 600
+    assert fired.until_unix_ns is not None
+    assert T + 3600 + 300 <= int(fired.until_unix_ns) // 10**9 <= T + 3600 + 600
+    objective = parse_rule({"name": "o", "kind": "slo", "sli": "duration", "within": "1s", "objective": 0.99})
+    (burnt,) = replay(store, objective, T, T + 2 * HOUR, where)
+    assert T + 1800 < int(burnt.since_unix_ns) // 10**9 < T + 3600
+    assert replay(store, parse_rule({**SLOW, "service": "other"}), T, T + 2 * HOUR, where) == []
+    with pytest.raises(Rejected, match="which history does not repeat"):
+        replay(store, parse_rule(QUIET), T, T + HOUR, where)
+    with pytest.raises(Rejected, match="at most 3 days"):
+        replay(store, parse_rule(SLOW), T - 4 * 86_400, T, where)
