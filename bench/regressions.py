@@ -168,23 +168,36 @@ def main() -> None:
     seeds, weeks, days, fleet = (2, 1, 1.0, 4) if options.quick else (options.seeds, options.weeks, 7.0, FLEET)
     figures: dict[str, Figure] = {}
     with workspace(options.work) as work, ProcessPoolExecutor(options.workers) as pool:
-        jobs = [(options.seed + w, series, days, w % 2 == 1) for w in range(weeks) for series in range(fleet)]
-        calm = list(pool.map(quiet, jobs))
-        scale = FLEET / fleet * 7.0 / days / weeks
-        figures["false_per_week_fleet"] = scale * sum(each[0] for each in calm)
-        figures["plain_false_per_week_fleet"] = scale * sum(each[1] for each in calm)
-        runs = list(pool.map(changed, [(options.seed + s, name) for name in CHANGES for s in range(seeds)]))
+        runs = []
         for name in CHANGES:
-            own = [each for each in runs if each["name"] == name]
+            own = list(pool.map(changed, [(options.seed + s, name) for s in range(seeds)]))
+            runs += own
             delays = [each["delay_min"] for each in own if each["delay_min"] is not None]
             label = name.removeprefix("decode_")
             figures[f"found_{label}_of"] = len(delays) / len(own)
             # A change that was not told within the run counts with its whole length.
             late = [AFTER_HOURS * 60.0] * (len(own) - len(delays))
             figures[f"delay_min_{label}"] = quantile(delays + late, 0.5)
+            figures[f"delay_p90_min_{label}"] = quantile(delays + late, 0.9)
             plain = [each["plain_min"] for each in own]
             plain_late = [AFTER_HOURS * 60.0 if minutes is None else minutes for minutes in plain]
             figures[f"plain_delay_min_{label}"] = quantile(plain_late, 0.5)
+            print(
+                f"{name}: told {len(delays)} of {len(own)}, after {figures[f'delay_min_{label}']:.0f} min "
+                f"(P90 {figures[f'delay_p90_min_{label}']:.0f}, plain rule {figures[f'plain_delay_min_{label}']:.0f})",
+                flush=True,
+            )
+        calm = []
+        scale = FLEET / fleet * 7.0 / days / weeks
+        for w in range(weeks):
+            calm += list(pool.map(quiet, [(options.seed + w, series, days, w % 2 == 1) for series in range(fleet)]))
+            print(
+                f"quiet week {w + 1} of the fleet: {sum(each[0] for each in calm[-fleet:])} false, "
+                f"plain rule {sum(each[1] for each in calm[-fleet:])}",
+                flush=True,
+            )
+        figures["false_per_week_fleet"] = scale * sum(each[0] for each in calm)
+        figures["plain_false_per_week_fleet"] = scale * sum(each[1] for each in calm)
         told = [each for each in runs if each["onset_off"] is not None]
         figures["onset_intervals"] = quantile([each["onset_off"] for each in told], 0.5) if told else None
         figures["onset_within_2"] = sum(each["onset_off"] <= 2 for each in told) / len(told) if told else None
