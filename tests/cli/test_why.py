@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from tailtrace.cli.commands.why import verdict_line
+from tailtrace.cli.commands.why import headline, verdict_line
 
 Run = Callable[..., Any]
 VERDICT = {
@@ -104,3 +104,9 @@ def test_the_lab_says_what_it_injects(tailtrace: Run) -> None:
     assert cause["start_unix_ns"] == "1789997600000000000"
     assert cause["added_ns"] > 10**9
     assert "NAME+no_gpm" in tailtrace("lab", "list").out
+
+
+def test_only_what_is_sure_is_called_the_verdict() -> None:
+    assert headline(VERDICT).startswith("verdict: GPU clocks are throttled (91.0 %, high")
+    assert headline({**VERDICT, "confidence": "medium"}).startswith("no sure verdict; likeliest: GPU clocks")
+    assert headline({**VERDICT, "cause": "unknown", "confidence": "low"}).startswith("verdict: unknown")

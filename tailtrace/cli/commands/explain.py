@@ -72,7 +72,7 @@ def _page(detail: dict[str, Any]) -> Iterator[RenderableType]:
 def _verdict(detail: dict[str, Any]) -> RenderableType | None:
     from rich.text import Text
 
-    from tailtrace.cli.commands.why import verdict_line
+    from tailtrace.cli.commands.why import headline
     from tailtrace.cli.formats import duration
 
     found = detail.get("verdict")
@@ -81,7 +81,7 @@ def _verdict(detail: dict[str, Any]) -> RenderableType | None:
     usual = duration(found["usual_ns"])
     if found["verdict"] is None:
         return Text(f"verdict: as usual (mean of the hour before: {usual})", style="dim")
-    return Text(f"verdict: {duration(found['excess_ns'])} more than usual ({usual}): {verdict_line(found['verdict'])}")
+    return Text(f"{duration(found['excess_ns'])} more than usual ({usual}); {headline(found['verdict'])}")
 
 
 def _conditions(first: dict[str, Any], detail: dict[str, Any]) -> str:

@@ -62,6 +62,12 @@ def why(
         terminal.print(part)
 
 
+def headline(verdict: dict[str, Any]) -> str:
+    """Only what is sure is called the verdict; anything else is the likeliest of several."""
+    sure = verdict["confidence"] == "high" or verdict["cause"] == "unknown"
+    return f"{'verdict' if sure else 'no sure verdict; likeliest'}: {verdict_line(verdict)}"
+
+
 def verdict_line(verdict: dict[str, Any]) -> str:
     """`high: GPU clocks are throttled (91 %), else answers are longer 8 %`."""
     from tailtrace.causes import BY_CODE
@@ -97,7 +103,7 @@ def _page(answer: dict[str, Any], idle: dict[str, Any]) -> Iterator[RenderableTy
         part = _SLOW_PART[answer["slow_part"]]
         of = "before the first token" if answer["view"] == "first" else "a request"
         yield Text(f"slower by {duration(answer['excess_ns'])} {of} ({share(answer['relative'])}); {part}".rstrip("; "))
-        yield Text(f"verdict: {verdict_line(answer['verdict'])}", style="bold")
+        yield Text(headline(answer["verdict"]), style="bold")
     yield Text("")
     for step in answer["steps"]:
         yield _step(step)
