@@ -163,10 +163,11 @@ def main() -> None:
                 result = lane(interpreter, name, port, requests)
                 if result is not None:
                     results.setdefault(name, []).append(result)
-        print(f"{'back to back':14s} {'CPU us/request':>15s} {'in-line p50':>12s} {'p99 us':>9s}")
+        print(f"{'back to back':14s} {'CPU us/request':>15s} {'of threads':>11s} {'in-line p50':>12s} {'p99 us':>9s}")
         for name, runs in results.items():
             row = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
-            print(f"{name:14s} {row['cpu_us']:15.1f} {row['inline_us']:12.1f} {row['inline_p99_us']:9.1f}")
+            cpu, threads, inline, p99 = (row[key] for key in ("cpu_us", "threads_us", "inline_us", "inline_p99_us"))
+            print(f"{name:14s} {cpu:15.1f} {threads:11.1f} {inline:12.1f} {p99:9.1f}")
         paced = lane(sys.executable, "tailtrace", port, requests // 10, 5000)
         idle = lane(sys.executable, "floor", port, requests // 10, 5000)
         if paced and idle:

@@ -2,8 +2,9 @@
 
     python overhead_lanes.py LANE PORT REQUESTS PAUSE_US
 
-Prints one JSON object: CPU microseconds a request with all background threads, until everything is sent; the in-line
-median and P99; milliseconds to import. Every lane computes the first token and the distribution of the gaps.
+Prints one JSON object: CPU microseconds a request with all background threads, until everything is sent, and of those
+threads alone; the in-line median and P99; milliseconds to import. Every lane computes the first token and the
+distribution of the gaps.
 """
 
 from __future__ import annotations
@@ -134,18 +135,20 @@ def main() -> None:
         one()
     flush()
     inline: list[int] = []
-    cpu = time.process_time_ns()
+    cpu, own = time.process_time_ns(), time.thread_time_ns()
     for _ in range(requests):
         begin = time.perf_counter_ns()
         one()
         inline.append(time.perf_counter_ns() - begin)
         if pause_us:
             time.sleep(pause_us / 1e6)
+    own = time.thread_time_ns() - own
     flush()
     cpu = time.process_time_ns() - cpu
     inline.sort()
     result = {
         "cpu_us": cpu / requests / 1000,
+        "threads_us": (cpu - own) / requests / 1000,
         "inline_us": inline[requests // 2] / 1000,
         "inline_p99_us": inline[requests * 99 // 100] / 1000,
         "import_ms": import_ms,

@@ -126,13 +126,7 @@ class Frames:
 
     def feed(self, body: bytes) -> int:
         """The best channel among the frames that `body` completes."""
-        if (
-            not self._carry
-            and body.startswith(b"data:")
-            and body.find(b"\n") >= len(body) - 2
-            and _CHAT_TEXT.search(body)
-        ):
-            # One whole chat chunk with text: what most streams begin with.
+        if not self._carry and _one_chat_text(body):
             if not self.model:
                 self.model = read_model(body)
             if b"usage" in body:
@@ -152,8 +146,15 @@ class Frames:
         return best
 
 
+def _one_chat_text(body: bytes) -> bool:
+    """Whether a body is one chat chunk with text and nothing else, as most are: seen without taking it apart."""
+    return body.startswith(b"data:") and body.find(b"\n") >= len(body) - 2 and _CHAT_TEXT.search(body) is not None
+
+
 def carries_token(body: bytes) -> bool:
     """Whether a body near the end of a stream holds generated tokens."""
+    if _one_chat_text(body):
+        return True
     return any(channel_of(payload) for payload in payloads(body))
 
 
@@ -170,4 +171,6 @@ def read_model(body: bytes) -> str:
 
 def samples(body: bytes) -> int:
     """How many answers a body near the end speaks of: its highest choice index, and one."""
-    return max(map(int, _INDEX.findall(body)), default=0) + 1 if b"index" in body else 1
+    if body.count(b'"index"') == body.count(b'"index":0'):
+        return 1
+    return max(map(int, _INDEX.findall(body)), default=0) + 1
