@@ -24,15 +24,21 @@ class SeenTraces:
         self._older: list[tuple[Any, int]] = []
 
     def contains(self, traces: Any) -> Any:
+        # Looked up in order: each search walks where the one before it did.
+        order = np.argsort(traces)
+        wanted = traces[order]
         found = np.zeros(len(traces), np.bool_)
         for known in (self._recent, *(generation for generation, _ in self._older)):
             if len(known):
-                at = np.minimum(np.searchsorted(known, traces), len(known) - 1)
-                found |= known[at] == traces
+                at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+                found[order] |= known[at] == wanted
         return found
 
     def add(self, traces: Any, now_ms: int) -> None:
-        self._recent = np.unique(np.concatenate((self._recent, traces)))
+        # Two sorted runs: the stable sort only merges them.
+        both = np.concatenate((self._recent, np.sort(traces)))
+        both.sort(kind="stable")
+        self._recent = both[np.append(True, both[1:] != both[:-1])] if len(both) else both
         if len(self._recent) < _GENERATION:
             return
         self._older.append((self._recent, now_ms))

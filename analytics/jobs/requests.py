@@ -6,6 +6,7 @@ import threading
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import numpy as np
@@ -17,10 +18,12 @@ from tailtrace.analytics.jobs import inbox, progress
 from tailtrace.analytics.jobs.memory import ArrivalCounts, SeenTraces
 from tailtrace.analytics.jobs.progress import SHARDS, Claim, Progress
 from tailtrace.analytics.jobs.rewrite import NO_ROWS, rewritten, stored_rows
+from tailtrace.analytics.jobs.rollup_feed import with_feed
 from tailtrace.analytics.jobs.settling import Arrived, Decision, decide
 from tailtrace.analytics.jobs.visible import Visible
 from tailtrace.analytics.judge import columns
 from tailtrace.analytics.judge.batch import from_inbox
+from tailtrace.analytics.judge.grouping import Grouping, group_rows
 from tailtrace.analytics.judge.judge import JudgedBatch, judge_batch
 from tailtrace.analytics.trace import MAX_SPANS
 from tailtrace.ingest.store import Store
@@ -65,6 +68,14 @@ def run_requests(store: Store, *, now_ms: int | None = None, lane: int = 0, lane
         return worker.run(store, now_ms)
 
 
+def warm_up() -> None:
+    """Compile the kernels of a round, or load them from their cache."""
+    one = np.ones(1, np.int64)
+    decide(Arrived(one - 1, 1, one, one, one > 0), 0, 0, 0, one - 1)
+    row = {"Kind": "request", "End": datetime.now(UTC), "DurationNs": 1, "SampleWeight": 1, "Sign": 1}
+    with_feed(pa.Table.from_pylist([row]))
+
+
 class _Worker:
     """The rounds of one lane, and what makes the next one cheap."""
 
@@ -97,12 +108,14 @@ class _Worker:
                 return JobReport()
             claim = progress.claim(store, shards, state, wanted)
         table = inbox.read_inbox(store, shards, state.since_ms, state.low, claim.to)
-        arrived, traces = _arrived(table)
+        grouping = group_rows(table["TraceId"].combine_chunks()) if table.num_rows else _NOTHING
+        arrived = _arrived(table, grouping)
+        traces = _names(grouping.ids)
         judged_block = _judged_blocks(traces, state)
         decision = decide(arrived, state.cursor, state.now_ms, claim.now_ms, judged_block)
         report = JobReport()
         if decision.judge.any():
-            report = self._judge(store, name, state, claim, table, arrived, traces, decision)
+            report = self._judge(store, name, state, claim, table, grouping, traces, decision.judge)
         after = _after(state, claim, arrived, traces, decision)
         progress.advance(store, shards, after)
         self._seen[name].add(traces[decision.judge], claim.now_ms)
@@ -117,10 +130,11 @@ class _Worker:
             idle = state.low == state.cursor
             if idle and (state.cursor == 0 or now_ms - state.upto_ms < IDLE_MS + 1_000):
                 return None, False
-            return Claim(state.round + 1, state.cursor, max(now_ms, state.now_ms)), False
+            return Claim(state.round + 1, state.cursor, max(now_ms, state.now_ms), summed=True), False
         # What was left out may belong to traces of this round: time stands still at its arrival.
         as_of = now_ms if blocks.next_ms is None else min(now_ms, blocks.next_ms)
-        return Claim(state.round + 1, blocks.to, max(as_of, state.now_ms)), blocks.next_ms is not None
+        claim = Claim(state.round + 1, blocks.to, max(as_of, state.now_ms), summed=True)
+        return claim, blocks.next_ms is not None
 
     def _judge(
         self,
@@ -129,37 +143,45 @@ class _Worker:
         state: Progress,
         claim: Claim,
         table: pa.Table,
-        arrived: Arrived,
+        grouping: Grouping,
         traces: Any,
-        decision: Decision,
+        judge: Any,
     ) -> JobReport:
-        rows_of = decision.judge[arrived.trace]
-        first_start = np.full(arrived.traces, np.iinfo(np.int64).max, np.int64)
-        np.minimum.at(first_start, arrived.trace, table["StartNs"].combine_chunks().to_numpy())
-        seen = self._seen[name]
-        maybe = decision.judge & (seen.contains(traces) | (first_start < (seen.since_ms + _CLOCK_SLACK_MS) * 1_000_000))
-        if state.round == 0:
-            maybe = np.zeros(arrived.traces, np.bool_)
-        hexes = _hexes(table, arrived)
-        old = stored_rows(store, hexes, np.flatnonzero(maybe), claim.round)
-        again = np.isin(hexes, old["TraceId"].to_numpy(zero_copy_only=False)) if old.num_rows else maybe & False
-        again &= decision.judge
-        plain = table.filter(pa.array(rows_of & ~again[arrived.trace]))
-        judged = self._judged(store, plain) if plain.num_rows else []
-        reread = np.flatnonzero(again).tolist()
+        maybe = np.zeros(len(traces), np.bool_)
+        if state.round:
+            seen = self._seen[name]
+            starts = table["StartNs"].combine_chunks().to_numpy()[grouping.order]
+            first_start = np.minimum.reduceat(starts, grouping.offsets[:-1])
+            early = first_start < (seen.since_ms + _CLOCK_SLACK_MS) * 1_000_000
+            maybe = judge & (seen.contains(traces) | early)
+        hexes = columns.hex_text(grouping.ids[maybe]).to_pylist()
+        old = stored_rows(store, hexes, claim.round)
+        stored = set(old["TraceId"].to_pylist()) if old.num_rows else set()
+        reread = [text for text in hexes if text in stored]
+        fresh = judge.copy()
+        fresh[np.flatnonzero(maybe)[np.array([text in stored for text in hexes], np.bool_)]] = False
+        plain = table
+        if not fresh.all():
+            plain = table.filter(pa.array(fresh[grouping.trace]))
+            grouping = group_rows(plain["TraceId"].combine_chunks()) if plain.num_rows else _NOTHING
+        judged = self._judged(store, plain, grouping) if plain.num_rows else []
         for start in range(0, len(reread), inbox.MAX_TRACES_A_READ):
-            some = hexes[reread[start : start + inbox.MAX_TRACES_A_READ]].tolist()
-            judged += self._reread(store, some)
+            judged += self._reread(store, reread[start : start + inbox.MAX_TRACES_A_READ])
         new = pa.concat_tables(judged, promote_options="permissive") if judged else NO_ROWS
         written = rewritten(old, new, claim.round)
         for part, rows in enumerate(_inserts(written)):
-            store.insert_arrow("requests", _sparse(rows), token=f"{progress.JOB}/{name}/{claim.round}/{part}")
-        return JobReport(plain.num_rows, int(decision.judge.sum()), written.num_rows, len(reread))
+            token = f"{progress.JOB}/{name}/{claim.round}/{part}"
+            rows = _sparse(rows)
+            if claim.summed:
+                store.insert_arrow("judged", with_feed(rows), token=token)
+            else:
+                store.insert_arrow("requests", rows, token=token)
+        return JobReport(plain.num_rows, int(judge.sum()), written.num_rows, len(reread))
 
-    def _judged(self, store: Store, table: pa.Table) -> list[pa.Table]:
+    def _judged(self, store: Store, table: pa.Table, grouping: Grouping) -> list[pa.Table]:
         """Rows of whole traces from the inbox; a trace is read in full where it lacks attributes of an entry span or
         of an engine's request."""
-        result, rows = self._rows(store, table)
+        result, rows = self._rows(store, table, grouping)
         batch = result.batch
         lacking = np.union1d(
             result.entries[~batch.has_attributes[result.entries]],
@@ -181,11 +203,12 @@ class _Worker:
         if bounds is None:
             return []
         table = inbox.read_traces(store, traces, bounds, MAX_SPANS)
-        return [self._rows(store, table)[1]] if table.num_rows else []
+        return [self._rows(store, table, group_rows(table["TraceId"].combine_chunks()))[1]] if table.num_rows else []
 
-    def _rows(self, store: Store, table: pa.Table) -> tuple[JudgedBatch, pa.Table]:
-        batch = from_inbox(table)
-        result = judge_batch(batch, self._resources.get(store, batch.resources), self._arrivals.per_minute)
+    def _rows(self, store: Store, table: pa.Table, grouping: Grouping) -> tuple[JudgedBatch, pa.Table]:
+        batch = from_inbox(table, grouping)
+        resources = self._resources.get(store, batch.resources)
+        result = judge_batch(batch, resources, self._arrivals.per_minute, as_stored=True)
         received = table["ReceivedMs"].combine_chunks().to_numpy()[batch.row]
         last = np.maximum.reduceat(received, batch.offsets[:-1])
         trace = np.searchsorted(batch.offsets, result.entries, side="right") - 1
@@ -202,49 +225,39 @@ _LOCK = threading.Lock()
 _WORKERS: weakref.WeakKeyDictionary[Store, dict[tuple[int, int], _Worker]] = weakref.WeakKeyDictionary()
 
 
-def _arrived(table: pa.Table) -> tuple[Arrived, Any]:
-    """Arrivals, and the half of each trace's id that names it."""
-    count = table.num_rows
-    if count == 0:
+_NOTHING: Final = Grouping(
+    np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros((0, 16), np.uint8)
+)
+
+
+def _arrived(table: pa.Table, grouping: Grouping) -> Arrived:
+    if table.num_rows == 0:
         none = np.zeros(0, np.int64)
-        return Arrived(none, 0, none, none, np.zeros(0, np.bool_)), np.zeros(0, np.uint64)
-    words = _words(table)
-    traces, trace = np.unique(words, return_inverse=True)
-    return (
-        Arrived(
-            trace=trace.reshape(-1),
-            traces=len(traces),
-            received_ms=table["ReceivedMs"].combine_chunks().to_numpy(),
-            block=table["Block"].combine_chunks().to_numpy(),
-            is_root=table["ParentSpanId"].combine_chunks().to_numpy() == 0,
-        ),
-        traces,
+        return Arrived(none, 0, none, none, np.zeros(0, np.bool_))
+    return Arrived(
+        trace=grouping.trace,
+        traces=len(grouping.ids),
+        received_ms=table["ReceivedMs"].combine_chunks().to_numpy().copy(),
+        block=table["Block"].combine_chunks().to_numpy().copy(),
+        is_root=table["ParentSpanId"].combine_chunks().to_numpy() == 0,
     )
 
 
-def _words(table: pa.Table) -> Any:
-    """A 64-bit name of each row's trace: the two halves of its id folded together."""
-    column = table["TraceId"].combine_chunks()
-    raw = np.frombuffer(column.buffers()[1], ">u8")[2 * column.offset : 2 * (column.offset + table.num_rows)]
-    halves = raw.reshape(-1, 2).astype(np.uint64)
+def _names(ids: Any) -> Any:
+    """A 64-bit name of each trace: the two halves of its id folded together."""
+    halves = ids.view(">u8").astype(np.uint64)
     return halves[:, 1] ^ (halves[:, 0] * np.uint64(0x9E3779B97F4A7C15))
-
-
-def _hexes(table: pa.Table, arrived: Arrived) -> Any:
-    """The trace ids as text, by trace."""
-    first = np.zeros(arrived.traces, np.int64)
-    first[arrived.trace] = np.arange(table.num_rows)
-    raw = table["TraceId"].combine_chunks().take(pa.array(first))
-    texts = np.frombuffer(raw.buffers()[1], np.uint8)[: 16 * arrived.traces].reshape(-1, 16)
-    return columns.hex_text(texts).to_numpy(zero_copy_only=False)
 
 
 def _judged_blocks(traces: Any, state: Progress) -> Any:
     blocks = np.zeros(len(traces), np.int64)
-    for name, block in state.forced.items():
-        at = int(np.searchsorted(traces, np.uint64(int(name, 16))))
-        if at < len(traces) and int(traces[at]) == int(name, 16):
-            blocks[at] = block
+    if state.forced:
+        order = np.argsort(traces)
+        ordered = traces[order]
+        for name, block in state.forced.items():
+            at = int(np.searchsorted(ordered, np.uint64(int(name, 16))))
+            if at < len(traces) and int(ordered[at]) == int(name, 16):
+                blocks[order[at]] = block
     return blocks
 
 
@@ -254,21 +267,34 @@ def _after(state: Progress, claim: Claim, arrived: Arrived, traces: Any, decisio
     low = min(int(decision.open_block.min()) - 1, claim.to) if waiting else claim.to
     oldest = int(decision.open_ms.min()) if waiting else claim.now_ms
     upto = max(state.upto_ms, min(oldest - 1, claim.now_ms - 1_000))
-    finished = {f"{int(t):x}" for t in traces[decision.judge & ~decision.grows]}
-    forced = {name: block for name, block in state.forced.items() if name not in finished and block > low}
+    forced = {}
+    if state.forced:
+        finished = {f"{int(t):x}" for t in traces[decision.judge & ~decision.grows]}
+        forced = {name: block for name, block in state.forced.items() if name not in finished and block > low}
     forced.update({f"{int(t):x}": claim.to for t in traces[decision.grows]})
     since = max(state.since_ms, oldest - inbox.IN_FLIGHT_MS)
     return Progress(claim.round, low, claim.to, claim.now_ms, since, upto, forced)
 
 
 def _sparse(rows: pa.Table) -> pa.Table:
-    """The rows without the columns that hold nothing but their default: null, or 0 ns in a stage."""
+    """The rows without the columns that hold nothing but their default: null, 0 ns in a stage, or no text."""
     empty = [
         name
         for name in rows.schema.names
-        if rows[name].null_count == rows.num_rows or (name in _STAGE_COLUMNS and pc.max(rows[name]).as_py() == 0)
+        if rows[name].null_count == rows.num_rows
+        or (name in _STAGE_COLUMNS and pc.max(rows[name]).as_py() == 0)
+        or _textless(rows[name])
     ]
     return rows.drop_columns(empty)
+
+
+_NO_TEXT: Final = pa.array([""])
+
+
+def _textless(column: pa.ChunkedArray) -> bool:
+    if pa.types.is_dictionary(column.type):
+        return all(chunk.dictionary.equals(_NO_TEXT) for chunk in column.chunks)
+    return pa.types.is_string(column.type) and not pc.any(pc.not_equal(column, "")).as_py()
 
 
 def _inserts(rows: pa.Table) -> list[pa.Table]:

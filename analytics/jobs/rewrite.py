@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -28,7 +29,7 @@ _UNCHANGED_BESIDE: Final = (
 
 # Rows written before the round whose copies do not cancel out. A row and its take-back differ in Sign and Round alone.
 _STORED: Final = """
-SELECT * EXCEPT (Sign, Round, Shard) FROM requests
+SELECT * EXCEPT (Sign, Round, Shard, Summed) FROM requests
 WHERE toStartOfMinute(End) >= toStartOfMinute(fromUnixTimestamp64Nano({start:Int64}, 'UTC'))
   AND toStartOfMinute(End) <= fromUnixTimestamp64Nano({end:Int64}, 'UTC')
   AND TraceId IN {traces:Array(String)} AND Round < {round:UInt64} AND Sign = 1
@@ -42,11 +43,11 @@ LIMIT 1 BY TraceId, SpanId
 """
 
 
-def stored_rows(store: Store, hexes: Any, which: Any, before_round: int) -> pa.Table:
-    """The standing rows of the chosen traces, as written by rounds before `before_round`."""
+def stored_rows(store: Store, hexes: Sequence[str], before_round: int) -> pa.Table:
+    """The standing rows of these traces, as written by rounds before `before_round`."""
     tables = []
-    for start in range(0, len(which), _CHUNK):
-        traces = [str(text) for text in hexes[which[start : start + _CHUNK]]]
+    for start in range(0, len(hexes), _CHUNK):
+        traces = list(hexes[start : start + _CHUNK])
         bounds = trace_bounds(store, traces)
         if bounds is None:
             continue

@@ -9,9 +9,11 @@ follow from the inbox alone, so that whoever repeats it decides the same.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+
+from tailtrace.analytics.attribution.jit import kernel
 
 QUIET_MS: Final = 2_000
 ROOTLESS_MS: Final = 10_000
@@ -48,8 +50,8 @@ def decide(arrived: Arrived, cursor: int, before_ms: int, now_ms: int, judged_bl
     """
     fresh = arrived.block > judged_block[arrived.trace]
     looked_at = arrived.block <= cursor
-    before = _Seen(arrived, fresh & looked_at, arrived.is_root & looked_at)
-    now = _Seen(arrived, fresh, arrived.is_root)
+    before = _seen(arrived, fresh & looked_at, arrived.is_root & looked_at)
+    now = _seen(arrived, fresh, arrived.is_root)
     done = before.any & before.settled(before_ms)
     unjudged = now.any & ~(done & (now.last_block <= cursor))
     settled = now.settled(now_ms)
@@ -61,23 +63,38 @@ def decide(arrived: Arrived, cursor: int, before_ms: int, now_ms: int, judged_bl
     )
 
 
-class _Seen:
+class _Seen(NamedTuple):
     """First and last arrival by trace, over some of the rows."""
 
-    def __init__(self, arrived: Arrived, rows: Any, roots: Any) -> None:
-        trace, received, block = arrived.trace[rows], arrived.received_ms[rows], arrived.block[rows]
-        self.any = np.zeros(arrived.traces, np.bool_)
-        self.any[trace] = True
-        self.rooted = np.zeros(arrived.traces, np.bool_)
-        self.rooted[arrived.trace[roots]] = True
-        self.last_ms = np.full(arrived.traces, -1, np.int64)
-        np.maximum.at(self.last_ms, trace, received)
-        self.first_ms = np.full(arrived.traces, _NEVER, np.int64)
-        np.minimum.at(self.first_ms, trace, received)
-        self.last_block = np.zeros(arrived.traces, np.int64)
-        np.maximum.at(self.last_block, trace, block)
-        self.first_block = np.full(arrived.traces, _NEVER, np.int64)
-        np.minimum.at(self.first_block, trace, block)
+    any: Any
+    rooted: Any
+    first_ms: Any
+    last_ms: Any
+    first_block: Any
+    last_block: Any
 
     def settled(self, as_of_ms: int) -> Any:
         return np.where(self.rooted, self.last_ms <= as_of_ms - QUIET_MS, self.last_ms <= as_of_ms - ROOTLESS_MS)
+
+
+def _seen(arrived: Arrived, rows: Any, roots: Any) -> _Seen:
+    return _Seen(*_extremes(arrived.trace, arrived.traces, arrived.received_ms, arrived.block, rows, roots))
+
+
+@kernel
+def _extremes(trace: Any, traces: int, received: Any, block: Any, rows: Any, roots: Any) -> Any:
+    seen = np.zeros(traces, np.bool_)
+    rooted = np.zeros(traces, np.bool_)
+    first_ms, last_ms = np.full(traces, _NEVER, np.int64), np.full(traces, -1, np.int64)
+    first_block, last_block = np.full(traces, _NEVER, np.int64), np.zeros(traces, np.int64)
+    for i in range(len(trace)):
+        t = trace[i]
+        if roots[i]:
+            rooted[t] = True
+        if rows[i]:
+            seen[t] = True
+            first_ms[t] = min(first_ms[t], received[i])
+            last_ms[t] = max(last_ms[t], received[i])
+            first_block[t] = min(first_block[t], block[i])
+            last_block[t] = max(last_block[t], block[i])
+    return seen, rooted, first_ms, last_ms, first_block, last_block

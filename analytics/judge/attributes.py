@@ -30,15 +30,20 @@ class Attributes:
             keys = keys.dictionary_encode()
         codes = keys.indices.to_numpy(zero_copy_only=False)
         self._row = np.repeat(np.arange(self._n), np.diff(offsets)) if self._n else np.zeros(0, np.int64)
+        if len(keys.dictionary) < 1 << 15:
+            # Sixteen bits are sorted by counting.
+            codes = codes.astype(np.int16)
         self._order = np.argsort(codes, kind="stable")
         self._bounds = np.searchsorted(codes[self._order], np.arange(len(keys.dictionary) + 1))
         self._codes = {key: code for code, key in enumerate(keys.dictionary.to_pylist())}
-        self._chosen: Any = slice(None)
+        self._place: Any = None
 
     def of(self, rows: Any) -> Attributes:
-        """The same maps, answering for `rows` (positions) alone."""
+        """The same maps, answering for `rows` (positions, each once) alone."""
         view = copy.copy(self)
-        view._chosen = rows
+        view._place = np.full(len(self._place) if self._place is not None else self._n, -1, np.int64)
+        view._place[rows] = np.arange(len(rows))
+        view._n = len(rows)
         return view
 
     def _where(self, key: str) -> tuple[Any, Any]:
@@ -47,19 +52,24 @@ class Attributes:
         if code is None:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         at = self._order[self._bounds[code] : self._bounds[code + 1]]
-        return self._row[at], at
+        rows = self._row[at]
+        if self._place is None:
+            return rows, at
+        rows = self._place[rows]
+        chosen = rows >= 0
+        return (rows, at) if chosen.all() else (rows[chosen], at[chosen])
 
     def has(self, key: str) -> Any:
         found = np.zeros(self._n, np.bool_)
         found[self._where(key)[0]] = True
-        return found[self._chosen]
+        return found
 
     def equals(self, key: str, value: str) -> Any:
         found = np.zeros(self._n, np.bool_)
         rows, at = self._where(key)
         if len(rows):
             found[rows] = pc.equal(self._items.take(pa.array(at)), value).to_numpy(zero_copy_only=False)
-        return found[self._chosen]
+        return found
 
     def text(self, *keys: str) -> pa.StringArray:
         """The first of `keys` that a span has; empty where it has none."""
@@ -67,7 +77,6 @@ class Attributes:
         for key in reversed(keys):
             rows, at = self._where(key)
             position[rows] = at
-        position = position[self._chosen]
         if (position < 0).all():
             return pa.array([""]).take(pa.array(np.zeros(len(position), np.int64)))
         taken = self._items.take(pa.array(position, mask=position < 0))
@@ -80,8 +89,7 @@ class Attributes:
             rows, at = self._where(key)
             if len(rows):
                 out[rows] = _numbers(self._items.take(pa.array(at)))
-        chosen: Floats = out[self._chosen]
-        return chosen
+        return out
 
     def count(self, *keys: str, limit: int = _MAX_INT) -> Int64s:
         """The first of `keys` that a span has, as an integer from 0 to `limit`; -1 where absent or anything else."""
@@ -90,8 +98,7 @@ class Attributes:
             rows, at = self._where(key)
             if len(rows):
                 out[rows] = _integers(self._items.take(pa.array(at)), limit)
-        chosen: Int64s = out[self._chosen]
-        return chosen
+        return out
 
 
 def _numbers(texts: pa.Array) -> Floats:

@@ -15,6 +15,7 @@ from tailtrace.analytics.attribution.tree import CLIENT, CONSUMER, PRODUCER, SER
 from tailtrace.analytics.engines import ENGINES
 from tailtrace.analytics.engines.notes import notes
 from tailtrace.analytics.judge.attributes import Attributes
+from tailtrace.analytics.judge.grouping import Grouping, group_rows
 from tailtrace.analytics.trace import Span
 
 KINDS: Final = {"Internal": 1, "Server": SERVER, "Client": CLIENT, "Producer": PRODUCER, "Consumer": CONSUMER}
@@ -134,21 +135,10 @@ def _unframed(ids: Any, parents: Any, frames: Any, trace: Any) -> Any:
     return np.where(inside, parents[frame], parents)
 
 
-def from_inbox(table: pa.Table) -> Batch:
-    """A batch of rows of `span_inbox`; any order, whole traces."""
-    count = table.num_rows
-    identities = table["TraceId"].combine_chunks()
-    raw = np.frombuffer(identities.buffers()[1], np.uint8)[identities.offset * 16 : (identities.offset + count) * 16]
-    trace = raw.reshape(count, 16)
-    words = trace.view(">u8").astype(np.uint64)
-    order = np.argsort(words[:, 1])
-    if _mixed(words, order):
-        order = np.lexsort((words[:, 0], words[:, 1]))
-    ordered = words[order]
-    new = np.empty(count, np.bool_)
-    new[:1] = True
-    new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    offsets = np.append(np.flatnonzero(new), count).astype(np.int64)
+def from_inbox(table: pa.Table, grouping: Grouping | None = None) -> Batch:
+    """A batch of rows of `span_inbox`; any order, whole traces. `grouping` is that of these rows, where it is known."""
+    grouping = group_rows(table["TraceId"].combine_chunks()) if grouping is None else grouping
+    order, offsets = grouping.order, grouping.offsets
 
     def column(name: str) -> Any:
         return table[name].combine_chunks().to_numpy(zero_copy_only=False)[order]
@@ -168,10 +158,10 @@ def from_inbox(table: pa.Table) -> Batch:
     ids, parents = column("SpanId").astype(np.uint64), column("ParentSpanId").astype(np.uint64)
     if frames.any():
         frames = frames[order]
-        parents = _unframed(ids, parents, frames, np.cumsum(new))
+        parents = _unframed(ids, parents, frames, grouping.trace[order])
     return Batch(
         offsets=offsets,
-        traces=trace[order][offsets[:-1]],
+        traces=grouping.ids,
         row=order,
         ids=ids,
         parents=parents,
@@ -192,12 +182,6 @@ def from_inbox(table: pa.Table) -> Batch:
         has_attributes=column("HasAttributes").astype(np.bool_),
         attributes=Attributes(table["Attributes"].combine_chunks()),
     )
-
-
-def _mixed(words: Any, order: Any) -> bool:
-    """Whether two traces share the low half of their id, so that sorting by it alone would mix them."""
-    low, high = words[order, 1], words[order, 0]
-    return bool(((low[1:] == low[:-1]) & (high[1:] != high[:-1])).any())
 
 
 def _with_stage_names(names: tuple[Any, pa.Array], own: tuple[Any, pa.Array], stage: Any) -> tuple[Any, pa.Array]:

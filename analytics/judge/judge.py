@@ -20,6 +20,7 @@ from tailtrace.analytics.judge.rows import Arrivals, first_tokens, request_rows
 from tailtrace.analytics.trace import Span
 
 _NAMES = (*stages.NAMES, stages.UNEXPLAINED)
+_MINUTE_NS = 60_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,13 @@ class JudgedBatch:
     rows: pa.Table
 
 
-def judge_batch(batch: Batch, resources: Resources, arrivals: Arrivals | None = None) -> JudgedBatch:
-    """Every request of whole traces. `resources` are by hash; unknown ones count as empty."""
+def judge_batch(
+    batch: Batch, resources: Resources, arrivals: Arrivals | None = None, *, as_stored: bool = False
+) -> JudgedBatch:
+    """Every request of whole traces. `resources` are by hash; unknown ones count as empty.
+
+    `as_stored`: in the order of the table, so that the store has nothing to sort; else in the order of the spans.
+    """
     names = np.int64(1) << np.int64(20)
     ties = (batch.stages.astype(np.int64) + 1) * names + batch.kinds
     forest = build(
@@ -53,6 +59,8 @@ def judge_batch(batch: Batch, resources: Resources, arrivals: Arrivals | None = 
     )
     calls = read_calls(batch, forest)
     entries = np.flatnonzero(forest.entry & ~calls.superseded)
+    if as_stored:
+        entries = entries[_stored_order(batch, entries)]
     tokens = first_tokens(batch, calls, entries)
     group = np.full(len(batch), -1, np.int64)
     group[calls.at] = np.where(calls.outer, -1, calls.group)
@@ -78,6 +86,21 @@ def judge_batch(batch: Batch, resources: Resources, arrivals: Arrivals | None = 
     roots = _roots(batch, forest, calls, entries)
     rows = request_rows(batch, forest, calls, entries, roots, tokens, found, processes, arrivals)
     return JudgedBatch(batch, forest, calls, entries, spans, found, rows)
+
+
+def _stored_order(batch: Batch, entries: Any) -> Any:
+    """What sorts entries by the minute they end in, service, trace id and span id."""
+    ranks = np.argsort(np.argsort(np.array(batch.service_texts.to_pylist() or [""])))
+    minute = batch.ends[entries] // _MINUTE_NS
+    ids = batch.traces.view(">u8").astype(np.uint64)[np.searchsorted(batch.offsets, entries, side="right") - 1]
+    block = (minute - (minute.min() if len(minute) else 0)) * len(ranks) + ranks[batch.services[entries]]
+    if len(entries) and block.max() < 1 << 20:
+        key = (block.astype(np.uint64) << np.uint64(44)) | (ids[:, 0] >> np.uint64(20))
+        order = np.argsort(key)
+        ordered = key[order]
+        if (ordered[1:] != ordered[:-1]).all():
+            return order
+    return np.lexsort((batch.ids[entries], ids[:, 1], ids[:, 0], block))
 
 
 def _roots(batch: Batch, forest: Forest, calls: Calls, entries: Any) -> Any:

@@ -116,11 +116,11 @@ def request_rows(
     engine_model = _of_calls(calls, call, stated, m)
     model = columns.first_text(
         text("gen_ai.request.model", "gen_ai.response.model"), engine_model, processes.text(TEXTS["Model"])
-    )
+    ).dictionary_encode()
     streaming = columns.first_text(text("tailtrace.streaming"))
-    streaming = pc.if_else(pc.is_in(streaming, pa.array(["true", "false"])), streaming, "")
+    streaming = pc.if_else(pc.is_in(streaming, pa.array(["true", "false"])), streaming, "").dictionary_encode()
     texts = {column: processes.text(key) for column, key in TEXTS.items()}
-    engine = columns.first_text(texts["Engine"], _engine_names(batch, calls, call))
+    engine = columns.first_text(texts["Engine"], _engine_names(batch, calls, call)).dictionary_encode()
     numbers = {column: processes.number(key, limit) for column, (key, limit) in NUMBERS.items()}
     per_minute = arrivals(service, model, starts) if arrivals else np.full(m, np.nan)
     share = np.where((cached >= 0) & (input_tokens > 0), cached / np.maximum(input_tokens, 1), 0.0)
@@ -145,7 +145,7 @@ def request_rows(
         "ParentSpanId": columns.id_hex(batch.parents[entries]),
         "Service": service,
         "Name": columns.coded(batch.names[entries], batch.name_texts),
-        "Route": text("tailtrace.route", "http.route"),
+        "Route": text("tailtrace.route", "http.route").dictionary_encode(),
         "Kind": kind,
         "IsRoot": pa.array(roots),
         "DurationNs": pa.array((ends - starts).astype(np.uint64)),
@@ -154,7 +154,7 @@ def request_rows(
         "LastTokenNs": columns.nullable(tokens.last_token, pa.uint64()),
         "TpotNs": columns.nullable(tpot, pa.uint64()),
         "Outcome": _outcomes(attributes, batch.errors[entries], calls, own_call),
-        "ErrorType": text("error.type"),
+        "ErrorType": text("error.type").dictionary_encode(),
         "Streaming": streaming,
         "InputTokens": columns.nullable(input_tokens, pa.uint32()),
         "OutputTokens": columns.nullable(output, pa.uint32()),
@@ -169,8 +169,8 @@ def request_rows(
         "Pp": pa.array(numbers["Pp"].astype(np.uint16)),
         "MaxBatch": pa.array(numbers["MaxBatch"].astype(np.uint32)),
         **{name: texts[name] for name in ("GpuModel", "GpuUuids", "Replica", "HostId")},
-        "Tenant": text("tailtrace.tenant"),
-        "ClientRegion": text("tailtrace.client_region"),
+        "Tenant": text("tailtrace.tenant").dictionary_encode(),
+        "ClientRegion": text("tailtrace.client_region").dictionary_encode(),
         "RequestId": text("tailtrace.request_id"),
         "EngineRequestId": columns.first_text(
             text("tailtrace.engine_request_id"), _of_calls(calls, call, calls.request_id, m)
@@ -189,14 +189,25 @@ def request_rows(
         "OfferedLoad": pa.array(per_minute.astype(np.float32), mask=~np.isfinite(per_minute)),
         "Path": _paths(batch, forest, found),
     }
+    total, before = _by_stage(found.total), _by_stage(found.first)
     for k, name in enumerate(stages.NAMES):
-        table[f"{stages.BY_NAME[name].column}Ns"] = pa.array(found.total[:, k].astype(np.uint64))
-    table["UnexplainedNs"] = pa.array(found.total[:, kernel.UNEXPLAINED].astype(np.uint64))
+        table[f"{stages.BY_NAME[name].column}Ns"] = total[k]
+    table["UnexplainedNs"] = total[kernel.UNEXPLAINED]
     for k in _REQUEST:
-        column = stages.STAGES[k].column
-        table[f"{column}TtftNs"] = pa.array(found.first[:, k].astype(np.uint64))
-    table["UnexplainedTtftNs"] = pa.array(found.first[:, kernel.UNEXPLAINED].astype(np.uint64))
+        table[f"{stages.STAGES[k].column}TtftNs"] = before[k]
+    table["UnexplainedTtftNs"] = before[kernel.UNEXPLAINED]
     return pa.table(table)
+
+
+def _by_stage(ns: Any) -> list[pa.Array]:
+    """The columns of a matrix by request and stage; those of 0 are one and the same."""
+    used = ns.any(axis=0)
+    zeros = pa.array(np.zeros(len(ns), np.uint64))
+    return [pa.array(ns[:, k].astype(np.uint64)) if used[k] else zeros for k in range(ns.shape[1])]
+
+
+def _or_none(texts: pa.Array) -> pa.Array:
+    return pa.concat_arrays([texts, pa.array([""])])
 
 
 def text_of_calls(batch: Batch, calls: Calls, *keys: str) -> pa.Array:
@@ -269,8 +280,10 @@ def _paths(batch: Batch, forest: Forest, found: Attribution) -> pa.Array:
     """(stage, service, name, edge, ns) by place on the path, in order of first appearance."""
     span, stage = found.path_span, found.path_stage.astype(np.int64)
     named = span >= 0
-    service = batch.service_texts.take(pa.array(batch.services[span], mask=~named))
-    name = batch.name_texts.take(pa.array(batch.names[span], mask=~named))
+    service = columns.coded(
+        np.where(named, batch.services[span], len(batch.service_texts)), _or_none(batch.service_texts)
+    )
+    name = columns.coded(np.where(named, batch.names[span], len(batch.name_texts)), _or_none(batch.name_texts))
     remote = np.where(named & (stage == stages.INDEX["network"]), forest.remote[span], -1)
     known = batch.service_texts.to_pylist()
     width = len(known) + 1
@@ -281,10 +294,10 @@ def _paths(batch: Batch, forest: Forest, found: Attribution) -> pa.Array:
     )
     values = pa.StructArray.from_arrays(
         [
-            _NAMES.take(pa.array(stage)),
-            pc.fill_null(service, ""),
-            pc.fill_null(name, ""),
-            edges.take(pa.array(codes.reshape(-1))),
+            columns.coded(stage, _NAMES),
+            service,
+            name,
+            columns.coded(codes.reshape(-1), edges),
             pa.array(found.path_ns.astype(np.uint64)),
         ],
         names=["stage", "service", "name", "edge", "ns"],

@@ -175,6 +175,29 @@ def test_a_trace_of_100_000_spans_is_one_request_and_a_late_span_counts(store: S
     feed(store, tmp_path, [replace(auth, span_id="ffffffffffffffff", start_unix_ns=root.start_unix_ns + 300 * MS)])
     run(store, 600_000)
     assert [row["SpanCount"] for row in rows(store)] == [100_001]
+
+
+def test_a_round_that_an_older_release_began_is_finished_its_way(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed(store, tmp_path, request(6))
+    claim = progress.claim
+
+    def die(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    def claim_of_old(store: Store, shards: Any, before: progress.Progress, wanted: progress.Claim) -> progress.Claim:
+        return claim(store, shards, before, progress.Claim(wanted.round, wanted.to, wanted.now_ms))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(progress, "claim", claim_of_old)
+        patch.setattr(progress, "advance", die)
+        with pytest.raises(KeyboardInterrupt):
+            run(store, 3_000)
+    feed(store, tmp_path, request(7))
+    for _ in range(3):
+        run(store, 14_000)
+    assert {row["TraceId"]: row["Summed"] for row in rows(store)} == {trace_id(6): False, trace_id(7): True}
     assert_rollups_agree(store)
 
 
