@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MANIFEST: Final = "manifest.json"
 FORMAT: Final = 1
-_NOT_DATA: Final = frozenset({"owner.lock", "control.sock", "scratch", "backup-staging"})
+_NOT_DATA: Final = frozenset({"owner.lock", "control.sock", "scratch", "backup-staging", "ballast"})
 _CHUNK: Final = 4 * 1024 * 1024
 
 

@@ -1,7 +1,7 @@
 """Keeps the store within its budget: the oldest telemetry is dropped, whole partitions and, of the newest day, parts.
 
 Spans, metrics and logs share a budget in bytes and, where set, an age; requests and rollups outlive them and have an
-age of their own. Nothing is deleted row by row, so freeing space needs none.
+age of their own. Nothing is deleted row by row, so freeing space needs next to none, and that is kept (see `ballast`).
 """
 
 import logging
@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 from tailtrace.errors import StoreError
+from tailtrace.ingest.ballast import Ballast
 from tailtrace.ingest.settings import ServerSettings
 from tailtrace.ingest.store.protocol import Store
 from tailtrace.ingest.store.statements import identifier
@@ -71,20 +72,23 @@ def kept(store: Store, settings: ServerSettings, dropped: int = 0) -> Kept:
 def enforce(store: Store, settings: ServerSettings, now: datetime | None = None) -> Kept:
     """Drops what is too old or too much; gives what is left. What cannot be dropped now is tried at the next call."""
     today = (now or datetime.now(UTC)).date()
+    room = None if settings.clickhouse_url else Ballast(settings.data)
     dropped = 0
     parts = _parts(store, TELEMETRY)
     if settings.retention_days:
         first = today - timedelta(days=settings.retention_days)
-        dropped += _drop(store, [part for part in parts if _day(part.partition) < first], parts)
+        dropped += _drop(store, [part for part in parts if _day(part.partition) < first], parts, room)
     if settings.derived_retention_days:
         first = today - timedelta(days=settings.derived_retention_days)
         derived = _parts(store, DERIVED)
-        dropped += _drop(store, [part for part in derived if _last_day(part.partition) < first], derived)
+        dropped += _drop(store, [part for part in derived if _last_day(part.partition) < first], derived, room)
     parts = _parts(store, TELEMETRY)
     bounds = _parts(store, (BOUNDS,))
     excess = sum(part.bytes for part in (*parts, *bounds)) - settings.storage_budget_bytes
-    dropped += _drop(store, list(_oldest(parts, excess)), parts)
-    dropped += _drop_bounds(store)
+    dropped += _drop(store, list(_oldest(parts, excess)), parts, room)
+    dropped += _drop_bounds(store, room)
+    if room is not None:
+        room.keep()
     return kept(store, settings, dropped)
 
 
@@ -100,17 +104,17 @@ def _oldest(parts: Sequence[Part], excess: int) -> Iterator[Part]:
         yield part
 
 
-def _drop_bounds(store: Store) -> int:
+def _drop_bounds(store: Store, room: Ballast | None) -> int:
     """Weeks of the side table that end before the first day of spans."""
     spans = _parts(store, ("otel_traces",))
     if not spans:
         return 0
     first = min(_day(part.partition) for part in spans)
     weeks = _parts(store, (BOUNDS,))
-    return _drop(store, [part for part in weeks if _day(part.partition) + timedelta(days=7) <= first], weeks)
+    return _drop(store, [part for part in weeks if _day(part.partition) + timedelta(days=7) <= first], weeks, room)
 
 
-def _drop(store: Store, doomed: Sequence[Part], present: Sequence[Part]) -> int:
+def _drop(store: Store, doomed: Sequence[Part], present: Sequence[Part], room: Ballast | None) -> int:
     """Drops parts, as whole partitions where all of one goes."""
     names = {part.name for part in doomed}
     whole = {(part.table, part.partition) for part in doomed}
@@ -124,13 +128,23 @@ def _drop(store: Store, doomed: Sequence[Part], present: Sequence[Part]) -> int:
     dropped = 0
     for statement in statements:
         try:
-            store.command(statement)
+            _command(store, statement, room)
             dropped += 1
         except StoreError as error:  # merged meanwhile: the next call sees the new part
             log.info("%s: %s", statement, error)
     if dropped:
         log.info("dropped the oldest data: %s", "; ".join(statements[:10]))
     return dropped
+
+
+def _command(store: Store, statement: str, room: Ballast | None) -> None:
+    try:
+        store.command(statement)
+    except StoreError as error:
+        if "NOT_ENOUGH_SPACE" not in str(error) or room is None or not room.release():
+            raise
+        log.warning("the disk is full: what was kept for that is used to drop the oldest data")
+        store.command(statement)
 
 
 def _parts(store: Store, tables: Sequence[str]) -> list[Part]:

@@ -180,6 +180,8 @@ class OwnerProcess:
         self._undo.callback(self._store.close)
         self._counters = Counters()
         if receives or not settings.clickhouse_url:
+            if not settings.clickhouse_url:
+                self._free_space()
             self._pipeline = Pipeline(self._store, settings.data / "journal", settings)
             # A server that is away is no reason to keep senders waiting.
             self._pipeline.start(recovery_wait_s=2.0 if settings.clickhouse_url else 60.0)
@@ -264,6 +266,15 @@ class OwnerProcess:
         jobs = Jobs(self._store, self._settings, self._progress)
         jobs.start()
         self._undo.callback(jobs.stop)
+
+    def _free_space(self) -> None:
+        """A disk that is full is freed before the journal is taken up, which needs some room."""
+        from tailtrace.ingest.retention import enforce
+
+        try:
+            enforce(self._store, self._settings)
+        except TailtraceError:
+            log.exception("the store cannot be brought within its budget now; it is tried again every minute")
 
     def _start_control(self) -> None:
         """What only the owner of an embedded store can do for a command."""
