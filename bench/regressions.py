@@ -12,7 +12,6 @@ import csv
 import gzip
 import json
 import subprocess
-import sys
 import venv
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -217,4 +216,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

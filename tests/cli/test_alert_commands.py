@@ -66,6 +66,16 @@ def test_mute_and_acknowledge(tailtrace: Run, stub: Any) -> None:
     assert tailtrace("alerts", "mute", "none", "--url", stub.url).code == 4
 
 
+def test_a_test_message_says_whether_it_was_taken(tailtrace: Run, stub: Any) -> None:
+    stub.json("/api/v1/channels/on%20call/test", {"delivered": True, "error": None})
+    stub.json("/api/v1/channels/hook/test", {"delivered": False, "error": "answered 404"})
+    taken = tailtrace("alerts", "send-test", "on call", "--url", stub.url)
+    assert (taken.code, taken.out) == (0, "delivered\n")
+    refused = tailtrace("alerts", "send-test", "hook", "--url", stub.url)
+    assert (refused.code, refused.out) == (1, "not delivered: answered 404\n")
+    assert tailtrace("alerts", "send-test", "none", "--url", stub.url).code == 4
+
+
 @pytest.mark.parametrize(
     ("answer", "code", "words"),
     [

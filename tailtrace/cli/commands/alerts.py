@@ -67,6 +67,23 @@ def replay(
     typer.echo(f"fired {len(answer['fired'])} times, {span}")
 
 
+@app.command("send-test")
+def send_test(
+    channel: Annotated[str, typer.Argument(help="Name of a channel.")],
+    url: options.Url = options.DEFAULT_URL,
+    token: options.ClientToken = "",
+) -> None:
+    """Send a test message through a channel: exit code 0 when it was taken, 1 when it was not."""
+    from urllib.parse import quote
+
+    from tailtrace.cli.client import ApiClient
+    from tailtrace.cli.formats import plain
+
+    answer = ApiClient(url, token).post(f"channels/{quote(channel, safe='')}/test", {})
+    typer.echo("delivered" if answer["delivered"] else f"not delivered: {plain(answer['error'] or 'no reason given')}")
+    raise typer.Exit(0 if answer["delivered"] else 1)
+
+
 @app.command("mute")
 def mute(
     alert: Id,

@@ -124,7 +124,7 @@ def test_a_regression_is_told_once_and_its_end_once(store: Store, settings: Serv
         if sink.seen and not told_at:
             told_at = at + 300
     firing, resolved = payloads(sink)
-    assert told_at - SLOW_FROM_S <= 900
+    assert told_at - SLOW_FROM_S <= 600
     assert (firing["event"], resolved["event"]) == ("firing", "resolved")
     assert firing["episode"] == resolved["episode"]
     body = firing["body"]
@@ -180,6 +180,24 @@ def test_a_sink_that_does_not_answer_is_tried_again_and_holds_nobody_up(
     outbox.run_outbox(store, load(store, None).channels, now + 10_000)
     assert outbox.of_episodes(store, ["e"])[0].state == "sent"
     assert len({headers["Idempotency-Key"] for headers, _ in sink.seen}) == 1
+
+
+def test_apprise_takes_title_and_words(sink: Sink) -> None:
+    address = f"json://127.0.0.1:{sink.server_address[1]}/hook"
+    channel = Channel(name="chat", kind="apprise", url=address)
+    payload = {
+        "event": "digest",
+        "alerts": [{"summary": "a"}, {"summary": "b"}],
+        "links": {"alerts": "http://x/alerts"},
+    }
+    assert channels.send(channel, "key", payload) == channels.Sent("ok")
+    (said,) = payloads(sink)
+    assert said["title"] == "Tailtrace: 2 alerts"
+    assert said["message"].startswith("- a")
+    sink.answers[:] = [500]
+    assert channels.send(channel, "key", payload).result == "again"
+    unknown = Channel(name="odd", kind="apprise", url="nosuchthing://x")
+    assert channels.send(unknown, "key", payload).result == "never"
 
 
 def test_a_refusal_is_not_repeated(store: Store, sink: Sink) -> None:
