@@ -47,24 +47,41 @@ def seeded(store: Store, tmp_path: Path) -> Store:
     return store
 
 
+def _start(store: Store, settings: ServerSettings) -> tuple[uvicorn.Server, threading.Thread, str]:
+    """A real server on a free port, and its address."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(create_app(store, settings), log_level="error", lifespan="on"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    deadline = time.monotonic() + 20
+    while not server.started and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert server.started
+    return server, thread, f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.fixture(scope="module")
+def _shared(_engine: Store, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One server for the tests of a module: it keeps nothing between requests, and its scripts stay in the browser."""
+    settings = ServerSettings(data=tmp_path_factory.mktemp("served"))
+    server, thread, address = _start(_engine, settings)
+    yield address
+    server.should_exit = True
+    thread.join(10)
+
+
 @pytest.fixture
-def serve(settings: ServerSettings) -> Iterator[Callable[..., str]]:
-    """serve(store, **settings) starts a real server on a free port and gives its address."""
+def serve(settings: ServerSettings, _engine: Store, _shared: str) -> Iterator[Callable[..., str]]:
+    """serve(store, **settings) gives the address of a server: the shared one, or one of its own where it differs."""
     running: list[tuple[uvicorn.Server, threading.Thread]] = []
 
     def start(store: Store, **changes: Any) -> str:
-        app = create_app(store, settings.model_copy(update=changes))
-        listener = socket.socket()
-        listener.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-        thread.start()
+        if store is _engine and not changes:
+            return _shared
+        server, thread, address = _start(store, settings.model_copy(update=changes))
         running.append((server, thread))
-        deadline = time.monotonic() + 20
-        while not server.started and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert server.started
-        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+        return address
 
     yield start
     for server, thread in running:
@@ -84,16 +101,30 @@ def _chromium() -> Iterator[Any]:
         browser.close()
 
 
-@pytest.fixture
-def page(_chromium: Any) -> Iterator[Any]:
-    """A page of a clean browser profile. What it asked for is in `page.asked`; a page error fails the test."""
+@pytest.fixture(scope="module")
+def _context(_chromium: Any) -> Iterator[Any]:
     context = _chromium.new_context(viewport={"width": 1280, "height": 900}, locale="en-US")
     context.set_default_timeout(20_000)
-    page = context.new_page()
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def page(_context: Any, _shared: str) -> Iterator[Any]:
+    """A page of a profile that knows the scripts alone. What it asked for is in `page.asked`; a page error fails
+    the test.
+    """
+    page = _context.new_page()
     page.asked = []
     errors: list[str] = []
     page.on("request", lambda request: page.asked.append(request.url))
     page.on("pageerror", lambda error: errors.append(str(error)))
     yield page
-    context.close()
+    page.close()
+    _context.clear_cookies()
+    clean = _context.new_page()
+    _context.new_cdp_session(clean).send(
+        "Storage.clearDataForOrigin", {"origin": _shared, "storageTypes": "local_storage"}
+    )
+    clean.close()
     assert errors == []
