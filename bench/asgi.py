@@ -16,7 +16,7 @@ import time
 import venv
 from pathlib import Path
 
-from harness import arguments, report, workspace
+from harness import arguments, cpu_seconds, report, workspace
 from overhead import sink
 
 PEERS = (
@@ -118,6 +118,7 @@ def main() -> None:
             print("opentelemetry-instrumentation-asgi: skipped, give --work DIR (without --quick) to install it")
         servers = {kind: Server(python, kind, folder, sink_port) for kind, python in kinds.items()}
         rates: dict[str, list[float]] = {kind: [] for kind in servers}
+        cpu_us: dict[str, list[float]] = {kind: [] for kind in servers}
         try:
             for kind, server in servers.items():
                 asyncio.run(load(server.port, requests // 4))
@@ -126,13 +127,18 @@ def main() -> None:
                 for kind in sorted(servers, reverse=bool(pair % 2)):
                     # The peer is many times slower: a tenth of the requests tells as much.
                     count = requests // 10 if kind == "otel" else requests
+                    before = cpu_seconds(servers[kind].process.pid)
                     rates[kind].append(asyncio.run(load(servers[kind].port, count)))
+                    cpu_us[kind].append((cpu_seconds(servers[kind].process.pid) - before) / count * 1e6)
         finally:
             for server in servers.values():
                 server.stop()
     for kind, values in rates.items():
         share = statistics.median(a / b for a, b in zip(values, rates["plain"], strict=True))
-        print(f"{kind:10s} {statistics.median(values):8.0f} requests/s  {share:5.2f} of plain")
+        print(
+            f"{kind:10s} {statistics.median(values):8.0f} requests/s  {share:5.2f} of plain  "
+            f"{statistics.median(cpu_us[kind]):6.0f} us of CPU a request, all threads"
+        )
     kept = statistics.median(a / b for a, b in zip(rates["tailtrace"], rates["plain"], strict=True))
     report("asgi", args.seed, {"kept": kept})
 
