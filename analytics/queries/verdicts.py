@@ -15,7 +15,8 @@ from tailtrace.analytics.verdicts.verdict import Verdict
 from tailtrace.ingest.store import Store
 
 REFERENCE_NS: Final = 3_600_000_000_000
-_MARGIN_NS: Final = 15_000_000_000
+# Before and after the request: enough steps of its replica to compare them at the same batch.
+_MARGIN_NS: Final = 60_000_000_000
 _LIST: Final = """
 SELECT Service, toUnixTimestamp64Nano(toDateTime64(Start, 9, 'UTC')) AS since,
   toUnixTimestamp64Nano(toDateTime64(End, 9, 'UTC')) AS until, State, Cause, Share, Confidence, Relative, Body

@@ -13,12 +13,17 @@ from tailtrace.analytics.verdicts.device import Device, Finding, device, link_sh
 from tailtrace.analytics.verdicts.excess import Excess
 from tailtrace.analytics.verdicts.host import host, hot_thread
 from tailtrace.analytics.verdicts.observed import STAGE_INDEX, Observed, Requests, Steps
-from tailtrace.analytics.verdicts.queueing import demand_findings, memory, missing_replica, queue
+from tailtrace.analytics.verdicts.queueing import (
+    blocked_by_memory,
+    demand_findings,
+    memory,
+    missing_replica,
+    queue,
+)
 from tailtrace.analytics.verdicts.verdict import UNKNOWN, Evidence, Part
 from tailtrace.stages import UNEXPLAINED
 
 Shares = list[tuple[Finding, float]]
-LITTLE = 0.6  # strength of evidence from a few requests
 
 DIRECT = {
     "auth": "auth_dependency", "guardrail": "external_dependency", "cache_lookup": "external_dependency",
@@ -93,8 +98,19 @@ class Rules:
 
     def _queued(self) -> Shares:
         if self._queue is None:
-            self._queue = queue(self.before, self.during, self.load, self.slow)
+            self._queue = self._own_queue() or queue(self.before, self.during, self.load, self.slow)
         return self._queue
+
+    def _own_queue(self) -> Shares | None:
+        """One request is held by the memory that its replica lacked just then, whatever made that scarce."""
+        if self.own is None or missing_replica(self.before, self.during, self.load) is not None:
+            return None
+        blocked = blocked_by_memory(self.before, self.during, self.load)
+        if blocked is None:
+            return None
+        full = memory(self.during.steps).usage >= limit.KV_FULL.value
+        # With blocks left it may as well have been one large prompt that was first in line.
+        return [(blocked if full else replace(blocked, strength=min(blocked.strength, 0.6)), 1.0)]
 
     def _behind_prompts(self, found: Excess) -> Shares | None:
         """A few large prompts filled the memory and slowed the decoding of those in it: they leave late, and that is
@@ -225,12 +241,10 @@ class Rules:
             return shares
         drivers = demand_findings(self.load, self.slow)
         total = sum(weight for _, weight in drivers)
+        if self.own is not None:
+            return _unknown("its batch was fuller or slower; the little that ran beside one request does not say why")
         if total > 0:
-            # Half a minute around one request holds too few arrivals to be sure by.
-            most = 1.0 if self.own is None else LITTLE
-            return [
-                (replace(finding, strength=min(finding.strength, most)), weight / total) for finding, weight in drivers
-            ]
+            return [(finding, weight / total) for finding, weight in drivers]
         return _unknown("the engine is slower and neither demand nor its GPUs say why")
 
 

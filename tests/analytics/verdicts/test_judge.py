@@ -256,6 +256,14 @@ def test_arrivals_around_one_request_are_no_proof() -> None:
     crowd = requests(SINCE, UNTIL, 1800, seed=1)
     one = slow(extra_ms={"decode": 9000.0}).where(np.arange(600) == 7)
     around = window(during=True, rows=crowd)
-    assert headline(judge_request(BEFORE, replace(around, requests=one), around)) == ("capacity", "medium")
+    assert headline(judge_request(BEFORE, replace(around, requests=one), around)) == ("unknown", "low")
     batch = slow(extra_ms={"batch_wait": 9000.0}).where(np.arange(600) == 7)
     assert headline(judge_request(BEFORE, replace(around, requests=batch), around)) == ("batch_forming", "high")
+
+
+@pytest.mark.parametrize(("kv_usage", "confidence"), [(0.97, "high"), (0.7, "medium")])
+def test_one_request_that_waited_for_memory_says_so_in_a_rush_too(kv_usage: float, confidence: str) -> None:
+    crowd = requests(SINCE, UNTIL, 1800, seed=1)
+    one = slow(extra_ms={"queue": 9000.0}).where(np.arange(600) == 7)
+    around = window(during=True, rows=crowd, engine=steps(SINCE, UNTIL, waiting=3, capacity=3, kv_usage=kv_usage))
+    assert headline(judge_request(BEFORE, replace(around, requests=one), around)) == ("kv_full", confidence)
