@@ -29,9 +29,10 @@ def insert_traffic(
     outcome: str = "ok",
     version: str = "",
     replica: str = "",
+    tokens: int = 0,
     seed: int = 1,
 ) -> int:
-    """`per_minute` requests of every service and route, evenly spaced; gives how many."""
+    """`per_minute` requests of every service and route, evenly spaced; gives how many. With `tokens`, each has a TPOT."""
     times = np.arange(since_s, until_s, 60.0 / per_minute)
     draw = np.random.default_rng([seed, since_s])
     places = [(service, route) for service in services for route in routes]
@@ -59,6 +60,8 @@ def insert_traffic(
         "TokenizeNs": stages["tokenize"], "QueueNs": stages["queue"], "DecodeNs": stages["decode"],
         "TokenizeTtftNs": stages["tokenize"], "QueueTtftNs": stages["queue"],
     }  # fmt: skip
+    if tokens:
+        columns["TpotNs"] = stages["decode"] // np.uint64(tokens)
     store.insert_arrow("requests", pa.table(columns))
     return len(at)
 

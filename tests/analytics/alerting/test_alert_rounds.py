@@ -16,8 +16,10 @@ from tailtrace.analytics.alerting.episodes import Episode
 from tailtrace.analytics.alerting.rules import Channel, parse_rule
 from tailtrace.analytics.jobs import alerts, episode_rows, outbox
 from tailtrace.analytics.jobs.alerts import run_alerts
+from tailtrace.analytics.jobs.changes import run_changes
 from tailtrace.analytics.jobs.progress import SHARDS, Progress, advance
 from tailtrace.analytics.queries.alerts import replay
+from tailtrace.analytics.queries.rule_states import rule_states
 from tailtrace.analytics.queries.telemetry import telemetry
 from tailtrace.errors import Rejected
 from tailtrace.ingest.settings import ServerSettings
@@ -139,13 +141,16 @@ def test_a_service_that_only_fails_burns_its_budget(
         ({"sli": "goodput", "ttft_within": "500ms"}, {"decode": between(T, T + 9999, 900.0)}, False),
         ({"sli": "ttft", "within": "500ms"}, {"queue": between(T, T + 9999, 900.0)}, True),
         ({"sli": "duration", "within": "500ms"}, {"decode": between(T, T + 9999, 900.0)}, True),
+        ({"sli": "tpot", "within": "5ms"}, {"decode": between(T, T + 9999, 900.0)}, True),
+        ({"sli": "tpot", "within": "5ms"}, {"queue": between(T, T + 9999, 900.0)}, False),
+        ({"sli": "goodput", "tpot_within": "5ms"}, {"decode": between(T, T + 9999, 900.0)}, True),
     ],
 )
 def test_objectives_on_what_is_fast_enough(
     store: Store, settings: ServerSettings, book: Callable[..., None], limits: dict[str, str], extra: Any, fires: bool
 ) -> None:
     book({"name": "fast", "kind": "slo", "objective": 0.95, **limits})
-    insert_traffic(store, T - 2 * HOUR, T + HOUR, per_minute=5, extra=extra)
+    insert_traffic(store, T - 2 * HOUR, T + HOUR, per_minute=5, extra=extra, tokens=100)
     run(store, settings, T, T + HOUR)
     assert events(store) == (["firing"] if fires else [])
 
@@ -320,3 +325,28 @@ def test_a_replay_says_when_a_rule_would_have_fired(store: Store, settings: Serv
         replay(store, parse_rule(QUIET), T, T + HOUR, where)
     with pytest.raises(Rejected, match="at most 3 days"):
         replay(store, parse_rule(SLOW), T - 4 * 86_400, T, where)
+
+
+def test_the_states_of_a_rule_say_what_is_missing(store: Store, settings: ServerSettings) -> None:
+    """Two services: one above the limit, one with three requests a window; and one that has stopped."""
+    end = T + HOUR
+    slow = {"decode": between(T, end, 2000.0)}
+    insert_traffic(store, T, end, services=("busy",), extra=slow)
+    insert_traffic(store, T, end, services=("calm",), per_minute=0.6)
+    insert_traffic(store, T, T + 1200, services=("gone",))
+    run(store, settings, end)
+    found = {each.service: each for each in rule_states(store, parse_rule(SLOW), end * 1000)}
+    assert {name: (each.state, each.telemetry) for name, each in found.items()} == {
+        "busy": ("firing", "ok"), "calm": ("not_enough", "ok"), "gone": ("not_enough", "no_traffic"),
+    }  # fmt: skip
+    assert (found["calm"].n, found["calm"].needed, found["gone"].n, found["gone"].value) == (3, 20, 0, None)
+    assert found["busy"].value is not None
+    assert found["busy"].value > found["busy"].limit == 10**9
+    quiet = {each.service: each.state for each in rule_states(store, parse_rule(QUIET), end * 1000)}
+    assert quiet == {"busy": "clear", "calm": "clear", "gone": "firing"}
+    run_changes(store, watermark=(end + 10) * 10**9)
+    learning = {
+        each.service: (each.state, each.n, each.needed)
+        for each in rule_states(store, parse_rule({"name": "r", "metrics": ["duration"]}), end * 1000)
+    }
+    assert learning["busy"] == ("learning", 1200, 2000)
