@@ -32,7 +32,9 @@ def insert_traffic(
     tokens: int = 0,
     seed: int = 1,
 ) -> int:
-    """`per_minute` requests of every service and route, evenly spaced; gives how many. With `tokens`, each has a TPOT."""
+    """`per_minute` requests of every service and route, evenly spaced, with a TPOT where `tokens` is given; gives how
+    many they are.
+    """
     times = np.arange(since_s, until_s, 60.0 / per_minute)
     draw = np.random.default_rng([seed, since_s])
     places = [(service, route) for service in services for route in routes]
