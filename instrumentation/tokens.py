@@ -40,7 +40,7 @@ def histogram(gaps_sorted: Sequence[int]) -> dict[int, int]:
             continue
         if count:
             counts[k] = count
-        k = bisect_left(_BOUNDS, gap, k + 1)
+        k = bisect_left(_BOUNDS, gap, min(k + 1, len(_BOUNDS)))
         edge = _BOUNDS[k] if k < len(_BOUNDS) else gap
         count = 1
     if count:
