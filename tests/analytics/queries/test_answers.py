@@ -125,6 +125,20 @@ def test_more_arrivals_wait_and_more_replicas_help(store: Store) -> None:
     assert helped.predictions[1].predicted_ns < tail.predicted_ns / 2
 
 
+def test_a_replica_helps_from_when_it_is_ready(store: Store) -> None:
+    insert_requests(store, engine_rows())
+    load = whatif(store, ALL, Change()).load_now
+    assert load is not None
+    rate = 1.3 / load
+
+    def tail(**change: Any) -> int:
+        return whatif(store, ALL, Change(rate=rate, **change)).predictions[1].predicted_ns
+
+    at_once, halfway, never = (tail(replicas=4, startup_s=after) for after in (0, 0.5 * 1200 / rate, 80_000))
+    assert at_once < halfway <= never
+    assert never == pytest.approx(tail(), rel=0.03)
+
+
 def test_without_engines_only_the_path_is_retimed(store: Store) -> None:
     insert_requests(store, [request(k, duration_ns=100 * MS, AuthNs=40 * MS, end_ns=T0 + k) for k in range(300)])
     found = whatif(store, ALL, Change(stages={"auth": 0.5}))
