@@ -290,7 +290,10 @@ class OwnerProcess:
             made = backup_running(store, self._settings.data, Path(str(asked["target"])))
             return {"files": len(made.files), "bytes": made.bytes}
 
-        self._undo.callback(Control(self._settings.data, {"backup": backup}).stop)
+        try:
+            self._undo.callback(Control(self._settings.data, {"backup": backup}).stop)
+        except OSError as error:  # a file system without sockets, or a full one
+            log.warning("`tailtrace backup` will find nobody to ask: no socket in %s: %s", self._settings.data, error)
 
     def _start_scraping(self) -> None:
         if not self._settings.scrape:
