@@ -40,8 +40,8 @@ def histogram(gaps_sorted: Sequence[int]) -> dict[int, int]:
             continue
         if count:
             counts[k] = count
-        k = bisect_left(_BOUNDS, gap, min(k + 1, len(_BOUNDS)))
-        edge = _BOUNDS[k] if k < len(_BOUNDS) else gap
+        k = bisect_left(_BOUNDS, gap, k + 1)
+        edge = _BOUNDS[k] if k < len(_BOUNDS) else gaps_sorted[-1]
         count = 1
     if count:
         counts[k] = counts.get(k, 0) + count

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(native is None, reason="the C extension is not b
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 marks = st.lists(st.integers(0, 2**62), max_size=80).map(sorted) | st.lists(
-    st.sampled_from([0, 1, 19_999_999, 20_000_000, 80_000_000, 10**12]), max_size=200
+    st.sampled_from([0, 1, 19_999_999, 20_000_000, 80_000_000, 10**12, 3 * 10**16]), max_size=200
 ).map(lambda gaps: [sum(gaps[:at]) for at in range(len(gaps))])
 
 

@@ -32,6 +32,10 @@ def test_histogram_equals_one_search_a_gap(values: list[int]) -> None:
     assert histogram(sorted(values)) == slow
 
 
+def test_gaps_longer_than_any_bucket_share_the_last() -> None:
+    assert histogram([5, *(10**17 + at for at in range(4))]) == {bucket(5): 1, 1901: 4}
+
+
 @given(gaps, st.integers(1, 59))
 def test_folding_in_pieces_equals_folding_at_once(values: list[int], cut: int) -> None:
     times = [1_000]
