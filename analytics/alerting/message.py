@@ -125,7 +125,8 @@ def text_of(payload: Mapping[str, Any]) -> tuple[str, str]:
     if event == "digest":
         lines = [f"- {each['summary']}" for each in payload["alerts"]]
         return f"Tailtrace: {len(lines)} alerts", "\n".join([*lines, "", payload["links"]["alerts"]])
-    word = {"firing": "", "resolved": "over: ", "flapping": "flapping: ", "test": "test: "}[event]
+    over = "over: " if body.get("outcome", "recovered") == "recovered" else "closed: "
+    word = {"firing": "", "resolved": over, "flapping": "flapping: ", "test": "test: "}[event]
     title = f"Tailtrace: {word}{payload['summary']}"
     zone = body.get("since", {}).get("zone", "UTC")
     lines = [str(payload["summary"])]

@@ -78,7 +78,8 @@ def regressions(store: Store, rule: RegressionRule, changes: Sequence[ChangeRow]
         since = min(row.onset for row in told)
         until = max((row.until or row.confirmed or row.onset for row in rows), default=since)
         services = sorted({row.service for row in told})
-        verdicts = store.query(_VERDICTS, {"services": services, "since": since, "until": until + 1800}, role="jobs")
+        window = {"services": services, "since": since, "until": until + 1800}
+        verdicts = store.query(_VERDICTS, window, role="jobs") if going else []  # of what is over, its beginning told
         summary, body = message.of_change(told, where.base, where.zone, [_with_evidence(each) for each in verdicts])
         if not going:
             body["outcome"] = _outcome(rows, standing)

@@ -105,7 +105,7 @@ def test_the_end_says_how_it_came() -> None:
         made = payload("resolved")
         made["body"]["outcome"] = outcome
         title, text = text_of(made)
-        assert title.startswith("Tailtrace: over: ")
+        assert title.startswith("Tailtrace: over: " if outcome == "recovered" else "Tailtrace: closed: ")
         assert words in text
         assert "mute:" not in text
 
