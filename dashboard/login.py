@@ -34,7 +34,10 @@ def add_login(server: FastAPI, settings: ServerSettings) -> None:
         body = (await request.body())[:10_000].decode("utf-8", "replace")
         given = parse_qs(body).get("token", [""])[0]
         if not tokens.allows(given, "read"):
-            return _page(request, next, failed=True)
+            known = tokens.allows(given, "ingest")
+            return _page(
+                request, next, problem="login.no_read" if known else "login.failed", status=403 if known else 401
+            )
         response = RedirectResponse(local_path(next), 303)
         response.set_cookie(
             COOKIE,
@@ -56,15 +59,15 @@ def local_path(target: str) -> str:
     )
 
 
-def _page(request: Request, target: str, *, failed: bool = False) -> HTMLResponse:
+def _page(request: Request, target: str, *, problem: str = "", status: int = 200) -> HTMLResponse:
     text = text_of_request(request.headers.get("accept-language", ""), request.cookies)
-    problem = f'<p class="failed" role="alert">{escape(text("login.failed"))}</p>' if failed else ""
+    told = f'<p class="failed" role="alert">{escape(text(problem))}</p>' if problem else ""
     html = _PAGE.format(
         lang=escape(text.language),
         next=escape(quote(local_path(target), safe="")),
         explain=escape(text("login.explain")),
-        failed=problem,
+        failed=told,
         label=escape(text("login.token")),
         button=escape(text("login.button")),
     )
-    return HTMLResponse(html, 401 if failed else 200)
+    return HTMLResponse(html, status)

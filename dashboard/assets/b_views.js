@@ -5,6 +5,7 @@
   const original = window.fetch.bind(window);
   const SHOWN_AFTER = 900; // ms
   const ASKED_EVERY = 700;
+  const MOST_STOPS = 20;
   const waiting = new Map(); // view id -> answers still on their way
   let view = "";
   let timer = 0;
@@ -12,7 +13,12 @@
 
   const words = () => (document.getElementById("words") || { dataset: {} }).dataset;
   const name = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
-  const stop = (id) => original("/api/v1/views/" + id, { method: "DELETE", keepalive: true }).catch(() => undefined);
+
+  // Asked again while its answer is out: a view that was between two statements is stopped in the next one.
+  function stop(id, times = 0) {
+    original("/api/v1/views/" + id, { method: "DELETE", keepalive: true }).catch(() => undefined);
+    if (times < MOST_STOPS) setTimeout(() => waiting.get(id) && stop(id, times + 1), ASKED_EVERY);
+  }
 
   function bar() {
     let node = document.getElementById("tt-progress");

@@ -10,6 +10,7 @@ from tailtrace.dashboard.login import local_path
 from tailtrace.errors import ConfigError
 from tailtrace.ingest.settings import ServerSettings
 from tailtrace.ingest.store import Store
+from tailtrace.ingest.tokens import TokenFile, tokens_file
 
 TOKEN = "correct horse"
 
@@ -43,6 +44,13 @@ def test_bearer_or_cookie_opens(store: Store, settings: ServerSettings) -> None:
     assert "samesite=lax" in cookie
     assert TOKEN not in cookie
     assert client.get("/api/v1/requests").status_code == 200
+
+
+def test_a_token_that_may_only_send_is_told_so(store: Store, settings: ServerSettings) -> None:
+    sender = TokenFile(tokens_file(settings)).create("sender", ["ingest"])
+    answer = client_of(store, settings, token=TOKEN).post("/login", data={"token": sender})
+    assert answer.status_code == 403
+    assert "may send telemetry, not read it" in answer.text
 
 
 def test_health_without_the_token_says_only_that_it_lives(store: Store, settings: ServerSettings) -> None:
