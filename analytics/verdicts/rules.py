@@ -98,8 +98,13 @@ class Rules:
 
     def _queued(self) -> Shares:
         if self._queue is None:
-            self._queue = self._own_queue() or queue(self.before, self.during, self.load, self.slow)
+            found = self._own_queue() or queue(self.before, self.during, self.load, self.slow)
+            self._queue = found if self.own is None else [(self._doubted(one), share) for one, share in found]
         return self._queue
+
+    def _doubted(self, found: Finding) -> Finding:
+        """Arrivals come in bursts, so those of the minutes around one request are weak evidence of more demand."""
+        return replace(found, strength=min(found.strength, 0.6)) if found.cause in self.load.logs else found
 
     def _own_queue(self) -> Shares | None:
         """One request is held by the memory that its replica lacked just then, whatever made that scarce."""

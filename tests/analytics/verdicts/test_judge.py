@@ -257,6 +257,8 @@ def test_arrivals_around_one_request_are_no_proof() -> None:
     one = slow(extra_ms={"decode": 9000.0}).where(np.arange(600) == 7)
     around = window(during=True, rows=crowd)
     assert headline(judge_request(BEFORE, replace(around, requests=one), around)) == ("unknown", "low")
+    queued = slow(extra_ms={"queue": 9000.0}).where(np.arange(600) == 7)
+    assert headline(judge_request(BEFORE, replace(around, requests=queued), around)) == ("capacity", "medium")
     batch = slow(extra_ms={"batch_wait": 9000.0}).where(np.arange(600) == 7)
     assert headline(judge_request(BEFORE, replace(around, requests=batch), around)) == ("batch_forming", "high")
 
