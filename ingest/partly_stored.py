@@ -19,6 +19,8 @@ _STORED = """
 SELECT TraceId AS trace, SpanId AS span FROM otel_traces
 WHERE Timestamp >= fromUnixTimestamp64Nano({start:Int64}, 'UTC')
   AND Timestamp <= fromUnixTimestamp64Nano({end:Int64}, 'UTC')
+  AND toStartOfMinute(Timestamp) >= toStartOfMinute(fromUnixTimestamp64Nano({start:Int64}, 'UTC'))
+  AND toStartOfMinute(Timestamp) <= toStartOfMinute(fromUnixTimestamp64Nano({end:Int64}, 'UTC'))
   AND TraceId IN {traces:Array(String)}
 """
 

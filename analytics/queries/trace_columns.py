@@ -31,6 +31,8 @@ FROM (
   FROM otel_traces
   WHERE otel_traces.TraceId = {trace_id:String}
     AND Timestamp >= fromUnixTimestamp64Nano({start:Int64}) AND Timestamp <= fromUnixTimestamp64Nano({end:Int64})
+    AND toStartOfMinute(Timestamp) >= toStartOfMinute(fromUnixTimestamp64Nano({start:Int64}))
+    AND toStartOfMinute(Timestamp) <= toStartOfMinute(fromUnixTimestamp64Nano({end:Int64}))
   ORDER BY StartNs, Id LIMIT 1 BY Id LIMIT {limit:UInt64})
 """
 

@@ -1,0 +1,63 @@
+"""A stored trace is read whole by its id, whatever its times."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tailtrace.analytics.trace import read_trace, trace_bounds
+from tailtrace.ingest.settings import ServerSettings
+from tailtrace.ingest.store import Store, open_store
+
+TRACE = "0123456789abcdef0123456789abcdef"
+NOW_NS = time.time_ns() // 10**9 * 10**9
+HOUR_NS = 3_600_000_000_000
+_ROW = (
+    "INSERT INTO otel_traces (Timestamp, TraceId, SpanId, Duration) "
+    "SELECT fromUnixTimestamp64Nano({t:Int64}, 'UTC'), {trace:String}, {span:String}, {d:UInt64}"
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = open_store(ServerSettings(data=tmp_path))
+    yield opened
+    opened.close()
+
+
+def add(store: Store, span: str, start_ns: int, duration_ns: int = 1, trace: str = TRACE) -> None:
+    store.command(_ROW, {"t": start_ns, "trace": trace, "span": span, "d": duration_ns})
+
+
+def test_spans_hours_apart_are_one_trace_in_order(store: Store) -> None:
+    add(store, "b", NOW_NS, 30 * HOUR_NS)
+    add(store, "c", NOW_NS + 30 * HOUR_NS)
+    add(store, "a", NOW_NS - HOUR_NS)
+    add(store, "x", NOW_NS, trace="f" * 32)
+    found = read_trace(store, TRACE.upper())
+    assert [(span.span_id, span.start_unix_ns) for span in found] == [
+        ("a", NOW_NS - HOUR_NS),
+        ("b", NOW_NS),
+        ("c", NOW_NS + 30 * HOUR_NS),
+    ]
+    assert [span.span_id for span in read_trace(store, TRACE, limit=2)] == ["a", "b"]
+
+
+@pytest.mark.parametrize("duration", [2**63 - 1, 2**62, 150 * 365 * 24 * HOUR_NS])
+def test_a_wrong_duration_hides_no_span(store: Store, duration: int) -> None:
+    add(store, "a", NOW_NS, duration)
+    add(store, "b", NOW_NS + HOUR_NS)
+    assert [span.span_id for span in read_trace(store, TRACE)] == ["a", "b"]
+    bounds = trace_bounds(store, TRACE)
+    assert bounds is not None
+    assert bounds[0] == NOW_NS
+    assert bounds[1] >= NOW_NS + HOUR_NS
+
+
+def test_an_unknown_trace_has_no_spans(store: Store) -> None:
+    add(store, "a", NOW_NS)
+    assert read_trace(store, "e" * 32) == []
+    assert trace_bounds(store, "e" * 32) is None
