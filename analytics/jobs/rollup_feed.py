@@ -19,13 +19,14 @@ from tailtrace.analytics.attribution.jit import kernel
 METRICS: Final = ("duration", "ttft", "tpot")
 STAGE_COLUMNS: Final = (*(stage.column for stage in stages.REQUEST_STAGES), "Unexplained")
 DIMENSIONS: Final = ("Service", "Route", "Model", "Version", "Outcome", "Streaming", "IsRoot", "Stratum")
+_DEFAULTS: Final = {"IsRoot": pa.scalar(False), "Stratum": pa.scalar(0, pa.uint64())}
 _BUCKETS: Final = 1 << 12
 _MINUTE_NS: Final = 60_000_000_000
 _LOG_STEP: Final = np.log(1.02)
 
 
 def with_feed(rows: pa.Table) -> pa.Table:
-    """The rows (with Sign) as `judged` takes them: marked as summed, with the arrays `Feed.*`.
+    """The rows (with Sign) as `judged` takes them: marked as summed, and on the first what all add up to (`Feed`).
 
     Rows of another kind than request, and those with a clock fault, are in no rollup. Stage columns that are not there
     count as 0.
@@ -33,9 +34,8 @@ def with_feed(rows: pa.Table) -> pa.Table:
     feed = rollup_feed(rows)
     offsets = np.full(rows.num_rows + 1, feed.num_rows, np.int32)
     offsets[0] = 0
-    for name in feed.column_names:
-        values = feed[name].combine_chunks()
-        rows = rows.append_column(f"Feed.{name}", pa.ListArray.from_arrays(pa.array(offsets), values))
+    sums = pa.StructArray.from_arrays([feed[name].combine_chunks() for name in feed.column_names], feed.column_names)
+    rows = rows.append_column("Feed", pa.ListArray.from_arrays(pa.array(offsets), sums))
     return rows.append_column("Summed", pa.array(np.ones(rows.num_rows, np.bool_)))
 
 
@@ -43,7 +43,7 @@ def rollup_feed(rows: pa.Table) -> pa.Table:
     """Rows of `rollup_feed`: the sums of these rows by metric, dimensions, minute of the end and bucket K.
 
     N is Sign times SampleWeight; a stage's sum is over the metric's interval: all of the request, up to the first
-    token, or after it. Columns of 0 are left out.
+    token, or after it.
     """
     counted = _counted(rows)
     end = _numbers(rows, "End", np.int64)
@@ -67,16 +67,23 @@ def rollup_feed(rows: pa.Table) -> pa.Table:
     picked = pa.array(at)
     columns: dict[str, Any] = {
         "Metric": pa.DictionaryArray.from_arrays(pa.array(metric.astype(np.int32)), pa.array(METRICS)),
-        **{name: rows[name].combine_chunks().take(picked) for name in DIMENSIONS if name in rows.schema.names},
+        **{name: _dimension(rows, name, picked) for name in DIMENSIONS},
         "End": pa.array(end[at] // _MINUTE_NS * _MINUTE_NS).cast(pa.timestamp("ns", "UTC")),
         "K": pa.array(k.astype(np.int32)),
         "N": pa.array(n),
         "SumNs": pa.array(sums[:, -1].copy()),
     }
-    for position, name in enumerate(names):
-        if sums[:, position].any():
-            columns[f"{name}Ns"] = pa.array(sums[:, position].copy())
+    zeros = pa.array(np.zeros(len(at), np.int64))
+    for name in STAGE_COLUMNS:
+        columns[f"{name}Ns"] = pa.array(sums[:, names.index(name)].copy()) if name in names else zeros
     return pa.table(columns)
+
+
+def _dimension(rows: pa.Table, name: str, picked: pa.Array) -> pa.Array:
+    """A column that tells buckets apart, of the picked rows; its default where it is not there."""
+    if name in rows.schema.names:
+        return rows[name].combine_chunks().take(picked)
+    return pa.repeat(_DEFAULTS.get(name, pa.scalar("")), len(picked))
 
 
 def _numbers(rows: pa.Table, name: str, dtype: Any, absent: int = 0) -> Any:

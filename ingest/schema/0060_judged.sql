@@ -1,4 +1,4 @@
--- What the job writes goes through `judged`: the rows of requests, and what they add to the rollups, summed already. A block of rows falls
+-- What the job writes goes through `judged`: the rows of requests, and on the first of them what all add to the rollups, summed. A block of rows falls
 -- into few buckets; the view that spread each row into one per metric took more time than judging did. Rows that are put into requests
 -- itself are fed by the old view as before, which leaves alone what came with its sums.
 ALTER TABLE requests ADD COLUMN IF NOT EXISTS Summed Bool DEFAULT false COMMENT 'came through judged, with what it adds to the rollups';
@@ -45,56 +45,56 @@ WHERE Kind = 'request' AND NOT has(Flags, 'clock_fault') AND NOT Summed;
 
 CREATE TABLE judged AS requests ENGINE = Null;
 
-ALTER TABLE judged
-  ADD COLUMN IF NOT EXISTS `Feed.Metric` Array(LowCardinality(String)),
-  ADD COLUMN IF NOT EXISTS `Feed.Service` Array(LowCardinality(String)),
-  ADD COLUMN IF NOT EXISTS `Feed.Route` Array(LowCardinality(String)),
-  ADD COLUMN IF NOT EXISTS `Feed.Model` Array(LowCardinality(String)),
-  ADD COLUMN IF NOT EXISTS `Feed.Version` Array(LowCardinality(String)),
-  ADD COLUMN IF NOT EXISTS `Feed.Outcome` Array(LowCardinality(String)),
-  ADD COLUMN IF NOT EXISTS `Feed.Streaming` Array(LowCardinality(String)),
-  ADD COLUMN IF NOT EXISTS `Feed.IsRoot` Array(Bool),
-  ADD COLUMN IF NOT EXISTS `Feed.Stratum` Array(UInt64),
-  ADD COLUMN IF NOT EXISTS `Feed.End` Array(DateTime64(9, 'UTC')),
-  ADD COLUMN IF NOT EXISTS `Feed.K` Array(Int32),
-  ADD COLUMN IF NOT EXISTS `Feed.N` Array(Int64),
-  ADD COLUMN IF NOT EXISTS `Feed.SumNs` Array(Int64),
-  ADD COLUMN IF NOT EXISTS `Feed.NetInNs` Array(Int64),
-  ADD COLUMN IF NOT EXISTS `Feed.AuthNs` Array(Int64),
-  ADD COLUMN IF NOT EXISTS `Feed.RateLimitNs` Array(Int64),
-  ADD COLUMN IF NOT EXISTS `Feed.AdmissionNs` Array(Int64),
-  ADD COLUMN IF NOT EXISTS `Feed.ParseNs` Array(Int64),
-  ADD COLUMN IF NOT EXISTS `Feed.GuardrailNs` Array(Int64),
-  ADD COLUMN IF NOT EXISTS `Feed.CacheLookupNs` Array(Int64),
-  ADD COLUMN IF NOT EXISTS `Feed.RouteNs` Array(Int64),
-  ADD COLUMN IF NOT EXISTS `Feed.DispatchNs` Array(Int64),
-  ADD COLUMN IF NOT EXISTS `Feed.TemplateNs` Array(Int64),
-  ADD COLUMN IF NOT EXISTS `Feed.TokenizeNs` Array(Int64),
-  ADD COLUMN IF NOT EXISTS `Feed.MmEncodeNs` Array(Int64),
-  ADD COLUMN IF NOT EXISTS `Feed.EngineSubmitNs` Array(Int64),
-  ADD COLUMN IF NOT EXISTS `Feed.QueueNs` Array(Int64),
-  ADD COLUMN IF NOT EXISTS `Feed.GrammarNs` Array(Int64),
-  ADD COLUMN IF NOT EXISTS `Feed.KvLoadNs` Array(Int64),
-  ADD COLUMN IF NOT EXISTS `Feed.KvTransferNs` Array(Int64),
-  ADD COLUMN IF NOT EXISTS `Feed.BatchWaitNs` Array(Int64),
-  ADD COLUMN IF NOT EXISTS `Feed.PrefillNs` Array(Int64),
-  ADD COLUMN IF NOT EXISTS `Feed.ForwardNs` Array(Int64),
-  ADD COLUMN IF NOT EXISTS `Feed.DecodeNs` Array(Int64),
-  ADD COLUMN IF NOT EXISTS `Feed.PreemptedNs` Array(Int64),
-  ADD COLUMN IF NOT EXISTS `Feed.EngineReturnNs` Array(Int64),
-  ADD COLUMN IF NOT EXISTS `Feed.DetokenizeNs` Array(Int64),
-  ADD COLUMN IF NOT EXISTS `Feed.PostprocessNs` Array(Int64),
-  ADD COLUMN IF NOT EXISTS `Feed.StreamOutNs` Array(Int64),
-  ADD COLUMN IF NOT EXISTS `Feed.FinalizeNs` Array(Int64),
-  ADD COLUMN IF NOT EXISTS `Feed.NetworkNs` Array(Int64),
-  ADD COLUMN IF NOT EXISTS `Feed.ExternalNs` Array(Int64),
-  ADD COLUMN IF NOT EXISTS `Feed.AppNs` Array(Int64),
-  ADD COLUMN IF NOT EXISTS `Feed.CustomNs` Array(Int64),
-  ADD COLUMN IF NOT EXISTS `Feed.UnexplainedNs` Array(Int64);
+ALTER TABLE judged ADD COLUMN IF NOT EXISTS Feed Array(Tuple(
+  Metric LowCardinality(String),
+  Service LowCardinality(String),
+  Route LowCardinality(String),
+  Model LowCardinality(String),
+  Version LowCardinality(String),
+  Outcome LowCardinality(String),
+  Streaming LowCardinality(String),
+  IsRoot Bool,
+  Stratum UInt64,
+  End DateTime64(9, 'UTC'),
+  K Int32,
+  N Int64,
+  SumNs Int64,
+  NetInNs Int64,
+  AuthNs Int64,
+  RateLimitNs Int64,
+  AdmissionNs Int64,
+  ParseNs Int64,
+  GuardrailNs Int64,
+  CacheLookupNs Int64,
+  RouteNs Int64,
+  DispatchNs Int64,
+  TemplateNs Int64,
+  TokenizeNs Int64,
+  MmEncodeNs Int64,
+  EngineSubmitNs Int64,
+  QueueNs Int64,
+  GrammarNs Int64,
+  KvLoadNs Int64,
+  KvTransferNs Int64,
+  BatchWaitNs Int64,
+  PrefillNs Int64,
+  ForwardNs Int64,
+  DecodeNs Int64,
+  PreemptedNs Int64,
+  EngineReturnNs Int64,
+  DetokenizeNs Int64,
+  PostprocessNs Int64,
+  StreamOutNs Int64,
+  FinalizeNs Int64,
+  NetworkNs Int64,
+  ExternalNs Int64,
+  AppNs Int64,
+  CustomNs Int64,
+  UnexplainedNs Int64));
 
 CREATE MATERIALIZED VIEW judged_rows_mv TO requests AS
-SELECT * EXCEPT (`Feed.Metric`, `Feed.Service`, `Feed.Route`, `Feed.Model`, `Feed.Version`, `Feed.Outcome`, `Feed.Streaming`, `Feed.IsRoot`, `Feed.Stratum`, `Feed.End`, `Feed.K`, `Feed.N`, `Feed.SumNs`, `Feed.NetInNs`, `Feed.AuthNs`, `Feed.RateLimitNs`, `Feed.AdmissionNs`, `Feed.ParseNs`, `Feed.GuardrailNs`, `Feed.CacheLookupNs`, `Feed.RouteNs`, `Feed.DispatchNs`, `Feed.TemplateNs`, `Feed.TokenizeNs`, `Feed.MmEncodeNs`, `Feed.EngineSubmitNs`, `Feed.QueueNs`, `Feed.GrammarNs`, `Feed.KvLoadNs`, `Feed.KvTransferNs`, `Feed.BatchWaitNs`, `Feed.PrefillNs`, `Feed.ForwardNs`, `Feed.DecodeNs`, `Feed.PreemptedNs`, `Feed.EngineReturnNs`, `Feed.DetokenizeNs`, `Feed.PostprocessNs`, `Feed.StreamOutNs`, `Feed.FinalizeNs`, `Feed.NetworkNs`, `Feed.ExternalNs`, `Feed.AppNs`, `Feed.CustomNs`, `Feed.UnexplainedNs`) FROM judged;
+SELECT * EXCEPT (Feed) FROM judged;
 
 CREATE MATERIALIZED VIEW judged_feed_mv TO rollup_feed AS
-SELECT Feed.Metric AS Metric, Feed.Service AS Service, Feed.Route AS Route, Feed.Model AS Model, Feed.Version AS Version, Feed.Outcome AS Outcome, Feed.Streaming AS Streaming, Feed.IsRoot AS IsRoot, Feed.Stratum AS Stratum, Feed.End AS End, Feed.K AS K, Feed.N AS N, Feed.SumNs AS SumNs, Feed.NetInNs AS NetInNs, Feed.AuthNs AS AuthNs, Feed.RateLimitNs AS RateLimitNs, Feed.AdmissionNs AS AdmissionNs, Feed.ParseNs AS ParseNs, Feed.GuardrailNs AS GuardrailNs, Feed.CacheLookupNs AS CacheLookupNs, Feed.RouteNs AS RouteNs, Feed.DispatchNs AS DispatchNs, Feed.TemplateNs AS TemplateNs, Feed.TokenizeNs AS TokenizeNs, Feed.MmEncodeNs AS MmEncodeNs, Feed.EngineSubmitNs AS EngineSubmitNs, Feed.QueueNs AS QueueNs, Feed.GrammarNs AS GrammarNs, Feed.KvLoadNs AS KvLoadNs, Feed.KvTransferNs AS KvTransferNs, Feed.BatchWaitNs AS BatchWaitNs, Feed.PrefillNs AS PrefillNs, Feed.ForwardNs AS ForwardNs, Feed.DecodeNs AS DecodeNs, Feed.PreemptedNs AS PreemptedNs, Feed.EngineReturnNs AS EngineReturnNs, Feed.DetokenizeNs AS DetokenizeNs, Feed.PostprocessNs AS PostprocessNs, Feed.StreamOutNs AS StreamOutNs, Feed.FinalizeNs AS FinalizeNs, Feed.NetworkNs AS NetworkNs, Feed.ExternalNs AS ExternalNs, Feed.AppNs AS AppNs, Feed.CustomNs AS CustomNs, Feed.UnexplainedNs AS UnexplainedNs
-FROM judged ARRAY JOIN Feed;
+SELECT sums.Metric AS Metric, sums.Service AS Service, sums.Route AS Route, sums.Model AS Model, sums.Version AS Version, sums.Outcome AS Outcome, sums.Streaming AS Streaming, sums.IsRoot AS IsRoot, sums.Stratum AS Stratum, sums.End AS End, sums.K AS K, sums.N AS N, sums.SumNs AS SumNs, sums.NetInNs AS NetInNs, sums.AuthNs AS AuthNs, sums.RateLimitNs AS RateLimitNs, sums.AdmissionNs AS AdmissionNs, sums.ParseNs AS ParseNs, sums.GuardrailNs AS GuardrailNs, sums.CacheLookupNs AS CacheLookupNs, sums.RouteNs AS RouteNs, sums.DispatchNs AS DispatchNs, sums.TemplateNs AS TemplateNs, sums.TokenizeNs AS TokenizeNs, sums.MmEncodeNs AS MmEncodeNs, sums.EngineSubmitNs AS EngineSubmitNs, sums.QueueNs AS QueueNs, sums.GrammarNs AS GrammarNs, sums.KvLoadNs AS KvLoadNs, sums.KvTransferNs AS KvTransferNs, sums.BatchWaitNs AS BatchWaitNs, sums.PrefillNs AS PrefillNs, sums.ForwardNs AS ForwardNs, sums.DecodeNs AS DecodeNs, sums.PreemptedNs AS PreemptedNs, sums.EngineReturnNs AS EngineReturnNs, sums.DetokenizeNs AS DetokenizeNs, sums.PostprocessNs AS PostprocessNs, sums.StreamOutNs AS StreamOutNs, sums.FinalizeNs AS FinalizeNs, sums.NetworkNs AS NetworkNs, sums.ExternalNs AS ExternalNs, sums.AppNs AS AppNs, sums.CustomNs AS CustomNs, sums.UnexplainedNs AS UnexplainedNs
+FROM judged ARRAY JOIN Feed AS sums;

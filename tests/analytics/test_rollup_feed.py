@@ -114,7 +114,7 @@ def test_a_bucket_is_one_row_and_takes_back_what_it_got() -> None:
     assert (bucket["SumNs"], bucket["QueueNs"]) == (count * 1_000_000, count * 10)
     taken_back = rows.set_column(rows.column_names.index("Sign"), "Sign", pa.array(np.full(count, -1, np.int8)))
     [nothing] = rollup_feed(pa.concat_tables([rows, taken_back])).to_pylist()
-    assert (nothing["N"], nothing["SumNs"], nothing.get("QueueNs", 0)) == (0, 0, 0)
+    assert (nothing["N"], nothing["SumNs"], nothing["QueueNs"]) == (0, 0, 0)
 
 
 def test_rows_that_count_nowhere_feed_nothing() -> None:
