@@ -31,6 +31,8 @@ from tailtrace.analytics.detection.stages import growth
 REFERENCE_DAYS: Final = 3
 AFTER_HOURS: Final = 12
 FLEET: Final = 20
+PROBATION: Final = 0.15
+"""Share of a labelled series that NAB lets a detector learn from."""
 _AT: Final = REFERENCE_DAYS * PER_DAY
 CHANGES: Final = {
     "decode_3": ("decode", 1.03, 0.0),
@@ -44,7 +46,7 @@ import json, sys
 from otava.analysis import compute_change_points
 for line in sys.stdin:
     points, _ = compute_change_points(json.loads(line), window_len=50, max_pvalue=0.0001, min_magnitude=0.05)
-    print(json.dumps([p.index for p in points]))
+    print(json.dumps([int(p.index) for p in points]))
 """
 
 
@@ -143,7 +145,8 @@ def labelled(folder: Path) -> tuple[int, int, int]:
         values = np.maximum(np.array([float(row["value"]) for row in rows]), 1e-9) * 1e6
         bucket = np.ceil(np.log(np.maximum(values, 1.0)) / np.log(1.02)).astype(np.int64)
         cells = counts(times, np.zeros(len(times), np.int64), bucket, np.full(len(times), 50))
-        judged = detect(cells, until=int(times.max()) + 1, judge_from=int(times.min()) + PER_DAY)
+        start = int(times.min() + PROBATION * (times.max() - times.min()))
+        judged = detect(cells, until=int(times.max()) + 1, judge_from=start)
         spans = [(_unix(a) // 300, _unix(b) // 300) for a, b in windows[key]]
         found = [each.confirmed for each in judged.changes if each.confirmed is not None]
         total += len(spans)
