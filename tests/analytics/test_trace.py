@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tailtrace.analytics.trace import read_trace, trace_bounds
-from tailtrace.ingest.settings import ServerSettings
-from tailtrace.ingest.store import Store, open_store
+from tailtrace.ingest.store import Store
 
 TRACE = "0123456789abcdef0123456789abcdef"
 NOW_NS = time.time_ns() // 10**9 * 10**9
@@ -19,13 +16,6 @@ _ROW = (
     "INSERT INTO otel_traces (Timestamp, TraceId, SpanId, Duration) "
     "SELECT fromUnixTimestamp64Nano({t:Int64}, 'UTC'), {trace:String}, {span:String}, {d:UInt64}"
 )
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    opened = open_store(ServerSettings(data=tmp_path))
-    yield opened
-    opened.close()
 
 
 def add(store: Store, span: str, start_ns: int, duration_ns: int = 1, trace: str = TRACE) -> None:
