@@ -13,23 +13,22 @@ MAX_SPANS: Final = 200_000
 CLOCK_FAULT_DURATION_NS: Final = 1 << 62
 
 _BOUNDS = """
-SELECT toUnixTimestamp64Nano(min(Start)) AS start,
-  toUnixTimestamp64Nano(least(max(End), toDateTime64('2106-02-07 00:00:00', 9, 'UTC'))) AS end, count() AS n
+SELECT toUnixTimestamp64Nano(min(Start)) AS start, toUnixTimestamp64Nano(max(End)) AS end, count() AS n
 FROM otel_traces_trace_id_ts WHERE TraceId = {trace_id:String}
 """
 
-# The minutes are named because the table's key begins with them: the engine does not conclude them from the times. They
-# are 32 bits wide, and wrong durations of other writers end later.
+# The minutes are named because the table's key begins with them: the engine does not conclude them from the times.
+# A minute after 2106 (an end made by a wrong duration) counts as that year's last.
 _SPANS = """
-WITH (SELECT (min(Start), max(End)) FROM otel_traces_trace_id_ts WHERE TraceId = {trace_id:String}) AS bounds,
-  least(bounds.2, toDateTime64('2106-02-07 00:00:00', 9, 'UTC')) AS last
+WITH (SELECT (min(Start), max(End)) FROM otel_traces_trace_id_ts WHERE TraceId = {trace_id:String}) AS bounds
 SELECT SpanId, ParentSpanId, SpanName, SpanKind, ServiceName, ScopeName, StatusCode, StatusMessage,
   toUnixTimestamp64Nano(Timestamp) AS StartNs, Duration, SpanAttributes, ResourceAttributes,
   arrayMap(t -> toUnixTimestamp64Nano(t), Events.Timestamp) AS EventTimes, Events.Name AS EventNames,
   Events.Attributes AS EventAttributes, Links.TraceId AS LinkTraces, Links.SpanId AS LinkSpans
 FROM otel_traces
-WHERE TraceId = {trace_id:String} AND Timestamp >= bounds.1 AND Timestamp <= last
-  AND toStartOfMinute(Timestamp) >= toStartOfMinute(bounds.1) AND toStartOfMinute(Timestamp) <= toStartOfMinute(last)
+WHERE TraceId = {trace_id:String} AND Timestamp >= bounds.1 AND Timestamp <= bounds.2
+  AND toStartOfMinute(Timestamp) >= toStartOfMinute(bounds.1)
+  AND toStartOfMinute(Timestamp) <= toStartOfMinute(bounds.2)
 ORDER BY StartNs, SpanId
 LIMIT {limit:UInt64}
 """
@@ -79,7 +78,7 @@ class Span:
 
 
 def trace_bounds(store: Store, trace_id: str) -> tuple[int, int] | None:
-    """Earliest start and latest end of a trace's spans, ns since 1970, at most 2106; None when none is stored."""
+    """Earliest start and latest end of a trace's spans, ns since 1970; None when none is stored."""
     row = store.query(_BOUNDS, {"trace_id": trace_id})[0]
     return (int(row["start"]), int(row["end"])) if row["n"] else None
 

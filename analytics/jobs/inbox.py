@@ -59,8 +59,7 @@ WHERE t.TraceId IN {{traces:Array(String)}}
   AND t.Timestamp >= fromUnixTimestamp64Nano({{start:Int64}}, 'UTC')
   AND t.Timestamp <= fromUnixTimestamp64Nano({{end:Int64}}, 'UTC')
   AND toStartOfMinute(t.Timestamp) >= toStartOfMinute(fromUnixTimestamp64Nano({{start:Int64}}, 'UTC'))
-  AND toStartOfMinute(t.Timestamp) <= toStartOfMinute(
-    least(fromUnixTimestamp64Nano({{end:Int64}}, 'UTC'), toDateTime64('2106-02-07 00:00:00', 9, 'UTC')))
+  AND toStartOfMinute(t.Timestamp) <= toStartOfMinute(fromUnixTimestamp64Nano({{end:Int64}}, 'UTC'))
 ORDER BY t.TraceId, t.Timestamp
 LIMIT {{limit:UInt32}} BY t.TraceId
 """
