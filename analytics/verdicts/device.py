@@ -10,6 +10,7 @@ import numpy as np
 
 from tailtrace.analytics.verdicts import thresholds as limit
 from tailtrace.analytics.verdicts.observed import Counters, Floats, Observed, Steps
+from tailtrace.analytics.verdicts.shared_gpu import REASON, strangers
 from tailtrace.analytics.verdicts.thresholds import Threshold
 from tailtrace.analytics.verdicts.verdict import UNKNOWN, Evidence
 
@@ -61,7 +62,7 @@ def device(before: Observed, during: Observed) -> Device:
         total = sum(weight for _, weight in found)
         slower[phase] = spent / (spent - lost) if spent > 0 and lost < spent else 1.0 if spent > 0 else float("nan")
         shares[phase] = [(finding, weight / total) for finding, weight in found] if total > 0 else []
-    faults = [fault for gpus in during.gpus.values() if (fault := gpu_fault(before.counters, during.counters, gpus))]
+    faults = [fault for gpus in during.gpus.values() if (fault := gpu_fault(before, during, gpus))]
     return Device(slower, shares, [(fault, 1.0 / len(faults)) for fault in faults])
 
 
@@ -110,7 +111,9 @@ def _same(steps: Steps, replica: str) -> Steps:
 
 
 def why_slow(before: Observed, during: Observed, replica: str, phase: Phase) -> Finding:
-    """The first rule that holds for the GPUs of one replica."""
+    """The first rule that holds for the GPUs of one replica. Of GPUs that others use too, only what the driver reports
+    and what the engine's own steps show is taken: the other counters are of everybody together.
+    """
     gpus = during.gpus.get(replica, ())
     now, usual = during.counters, before.counters
     launch = launch_bound(during.steps.where(during.steps.replica == during.steps.replicas.index(replica)))
@@ -118,9 +121,12 @@ def why_slow(before: Observed, during: Observed, replica: str, phase: Phase) -> 
         if launch:
             return Finding("launch_bound", 0.7, launch)
         return Finding(UNKNOWN, 0.0, reason="steps are slower, and there are no counters of their GPUs")
-    fault = gpu_fault(usual, now, gpus)
+    fault = gpu_fault(before, during, gpus)
     if fault is not None:
         return fault
+    shared = strangers(before, during, gpus)
+    if shared:
+        return Finding("launch_bound", 0.9, launch) if launch else Finding(UNKNOWN, 0.0, shared, REASON)
     behind = rank_behind(now, gpus)
     if behind:
         return Finding("straggler_rank", 0.8, behind)
@@ -132,8 +138,9 @@ def why_slow(before: Observed, during: Observed, replica: str, phase: Phase) -> 
     return bound_by(now, gpus, phase)
 
 
-def gpu_fault(usual: Counters, now: Counters, gpus: tuple[str, ...]) -> Finding | None:
+def gpu_fault(before: Observed, during: Observed, gpus: tuple[str, ...]) -> Finding | None:
     """What no load explains: an error the driver reported, clocks that were cut, links that are full or gone."""
+    usual, now = before.counters, during.counters
     errors = now.over("hw.errors", gpus, "xid")
     if sum(errors) > limit.XID.value:
         return Finding("gpu_fault", 0.95, (_evidence("XID errors a second", sum(errors), limit.XID),))
@@ -145,7 +152,7 @@ def gpu_fault(usual: Counters, now: Counters, gpus: tuple[str, ...]) -> Finding 
             cause, 0.95, (slow[0], Evidence("ranks with cut clocks", len(slow), len(gpus), "ranks of the group"))
         )
     nvlink = link_bound(usual, now, gpus, "nvlink", limit.NVLINK)
-    if nvlink:
+    if nvlink and not strangers(before, during, gpus):
         return Finding("nvlink", 0.9, nvlink)
     return None
 

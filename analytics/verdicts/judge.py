@@ -13,6 +13,7 @@ from tailtrace.analytics.verdicts import thresholds as limit
 from tailtrace.analytics.verdicts.excess import Excess, excess, single_excess
 from tailtrace.analytics.verdicts.observed import STAGE_INDEX, Observed, Requests
 from tailtrace.analytics.verdicts.rules import Rules
+from tailtrace.analytics.verdicts.shared_gpu import strangers
 from tailtrace.analytics.verdicts.verdict import UNKNOWN, Alternative, Confidence, Part, Verdict
 
 
@@ -61,7 +62,7 @@ def _alike(usual: Requests, one: Requests) -> NDArray[np.bool_]:
 
 
 def _judgement(rules: Rules, whole: Excess | None, first: Excess | None, startup: list[Part]) -> Judgement:
-    missing = lacking(rules.during)
+    missing = lacking(rules.before, rules.during)
     chosen = whole if whole is not None and whole.slower else first if first is not None and first.slower else None
     parts = (rules.parts(chosen) if chosen is not None else []) + startup
     view = chosen.view if chosen is not None else "whole"
@@ -109,7 +110,7 @@ def confidence(cause: str, strength: float, share: float) -> Confidence:
     return "medium" if strength >= limit.MEDIUM_STRENGTH.value else "low"
 
 
-def lacking(seen: Observed) -> list[str]:
+def lacking(before: Observed, seen: Observed) -> list[str]:
     """Evidence that is not there, in words."""
     gpus = tuple(gpu for group in seen.gpus.values() for gpu in group)
     out = []
@@ -119,6 +120,8 @@ def lacking(seen: Observed) -> list[str]:
         out.append("GPU counters")
     elif not seen.counters.over("tailtrace.gpu.sm_active", gpus):
         out.append("GPM counters (SM, tensor, memory activity)")
+    if strangers(before, seen, gpus):
+        out.append("counters of this service alone: its GPU is shared with another process")
     if not any(seen.counters.get("tailtrace.host.tcp.segments", one) for one in seen.hosts):
         out.append("host counters")
     return out

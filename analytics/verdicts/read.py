@@ -51,6 +51,7 @@ _THING: Final = "if(Attributes['hw.id'] != '', Attributes['hw.id'], ResourceAttr
 # What tells the readings of one thing apart, in one text.
 _KEY: Final = (
     "concat(Attributes['tailtrace.reason'], Attributes['tailtrace.link'], Attributes['tailtrace.cause'],"
+    " Attributes['tailtrace.namespace'],"
     " Attributes['thread.name'], Attributes['tailtrace.kind'], Attributes['tailtrace.stat'],"
     " Attributes['tailtrace.cgroup'],"
     " if(Attributes['error.type'] = '', '', Attributes['error.type']),"
@@ -80,7 +81,7 @@ GAUGES: Final = (
     "hw.gpu.utilization", "hw.power", "tailtrace.gpu.power.limit", "tailtrace.gpu.clock.sm",
     "tailtrace.gpu.graphics_active", "tailtrace.gpu.sm_active", "tailtrace.gpu.tensor_active",
     "tailtrace.gpu.dram_active", "tailtrace.link.bandwidth", "tailtrace.link.limit", "tailtrace.link.active",
-    "tailtrace.host.loop.lag", "tailtrace.host.loop.cpu",
+    "tailtrace.host.loop.lag", "tailtrace.host.loop.cpu", "tailtrace.gpu.processes",
 )  # fmt: skip
 SUMS: Final = (
     "tailtrace.gpu.throttle", "hw.errors", "tailtrace.link.replays", "tailtrace.host.process.run_queue",

@@ -20,6 +20,7 @@ from tailtrace.analytics.verdicts.queueing import (
     missing_replica,
     queue,
 )
+from tailtrace.analytics.verdicts.shared_gpu import REASON, strangers
 from tailtrace.analytics.verdicts.verdict import UNKNOWN, Evidence, Part
 from tailtrace.stages import UNEXPLAINED
 
@@ -155,6 +156,9 @@ class Rules:
     def _kv_load(self, usual: float, now: float) -> Shares:
         gpus = tuple(gpu for group in self.during.gpus.values() for gpu in group)
         share, direction = link_share(self.during.counters, gpus, "pcie")
+        shared = strangers(self.before, self.during, gpus)
+        if share > limit.PCIE.value and shared:
+            return [(Finding(UNKNOWN, 0.0, shared, REASON), 1.0)]
         if share > limit.PCIE.value:
             return _one("pcie", 0.92, _over(f"PCIe {direction} bytes / limit", share, limit.PCIE))
         if not self.during.counters.over("tailtrace.link.limit", gpus, "pcie"):

@@ -40,6 +40,7 @@ SM_LOW: Final = Threshold(0.25, "SM activity at graphics activity >= 0.4; Kempne
 GPU_IDLE_IN_STEP: Final = Threshold(0.15, "1 - GPU time / step time; TensorRT-LLM perf-host-analysis, generation")
 STEP_SLOWER: Final = Threshold(1.10, f"step time / reference at the same batch; {_OWN}")
 XID: Final = Threshold(0, "XID errors; NVIDIA XID catalogue")
+SHARED: Final = Threshold(0.5, f"processes on a GPU beyond the service's own, mean over the window; {_OWN}")
 IDLE: Final = Threshold(0.05, "GPU busy; KempnerPulse: idle below 5 %")
 
 # Links.

@@ -13,6 +13,7 @@ from synthetic import GPUS, HOST, MS, SECOND, SINCE, UNTIL, counters, requests, 
 from tailtrace.analytics.verdicts.excess import exceeding, excess, stage_grown
 from tailtrace.analytics.verdicts.judge import Judgement, confidence, judge_request, judge_window
 from tailtrace.analytics.verdicts.observed import STAGE_INDEX, Counters, Observed, Requests, Startup, Steps
+from tailtrace.analytics.verdicts.shared_gpu import strangers
 
 BEFORE = window(during=False)
 
@@ -112,6 +113,61 @@ def test_steps_that_are_slower_are_bound_by_memory_launches_or_unknown_without_g
     found = judged(rows=rows, engine=engine, read=bare)
     assert headline(found) == ("unknown", "low")
     assert "GPM counters (SM, tensor, memory activity)" in found.missing
+
+
+def beside(read: Counters, *, inside: float, outside: float) -> Counters:
+    """The counters with processes on every GPU: of the sampler's own namespace, and of others."""
+    counts = {"inside": inside, "outside": outside}
+    processes = {
+        ("tailtrace.gpu.processes", gpu, namespace): count
+        for group in GPUS.values()
+        for gpu in group
+        for namespace, count in counts.items()
+    }
+    return Counters({**read.readings, **processes}, 1.0)
+
+
+def test_what_counters_of_a_gpu_shared_with_a_stranger_say_is_not_the_services_own() -> None:
+    """A neighbour that came, one that was always there, and none: only then is memory bandwidth ours."""
+    slower = {"rows": slow(extra_ms={"decode": 2400}), "engine": steps(SINCE, UNTIL, slower=1.6)}
+    shared = window(during=True, read=beside(counters(), inside=1, outside=1), **slower)  # type: ignore[arg-type]
+    for usual in (beside(counters(), inside=1, outside=0), beside(counters(), inside=1, outside=1), counters()):
+        found = judge_window(window(during=False, read=usual), shared)
+        assert headline(found) == ("unknown", "low")
+        assert found.verdict is not None
+        assert found.verdict.reason.startswith("the GPU is shared with another process")
+        assert [(one.metric, one.value) for one in found.verdict.evidence] == [("other processes on the GPU", 1.0)]
+        assert found.missing == ["counters of this service alone: its GPU is shared with another process"]
+    alone = beside(counters(), inside=1, outside=0)
+    assert headline(judge_window(window(during=False, read=alone), window(during=True, read=alone, **slower))) == (  # type: ignore[arg-type]
+        "decode_memory", "high",
+    )  # fmt: skip
+
+
+def test_a_shared_gpu_whose_clock_is_cut_is_slow_for_everybody() -> None:
+    cut = counters(**{f"tailtrace_gpu_throttle__GPU_{gpu}__hw_thermal": 0.9 for gpu in ("a0", "a1", "b0", "b1")})
+    read = beside(cut, inside=2, outside=0)
+    found = judged(rows=slow(extra_ms={"decode": 2400}), engine=steps(SINCE, UNTIL, slower=1.6), read=read)
+    assert headline(found) == ("throttled", "high")
+
+
+def test_links_of_a_shared_gpu_are_not_ours_either() -> None:
+    full = {f"tailtrace_link_bandwidth__GPU_{gpu}__pcie_receive": 55e9 for gpu in ("a0", "a1", "b0", "b1")}
+    loading = slow(extra_ms={"kv_load": 900.0})
+    assert headline(judged(rows=loading, read=counters(**full))) == ("pcie", "high")
+    found = judged(rows=loading, read=beside(counters(**full), inside=1, outside=2))
+    assert headline(found) == ("unknown", "low")
+
+
+def test_a_second_replica_on_a_gpu_is_no_stranger() -> None:
+    """Also where it served nothing in the window itself."""
+    both = {"replica-0": ("GPU-a0",), "replica-1": ("GPU-a0",)}
+    read = beside(counters(), inside=2, outside=0)
+    before = replace(window(during=False, read=read), gpus=both)
+    during = replace(window(during=True, read=read), gpus={"replica-0": ("GPU-a0",)})
+    assert strangers(before, during, ("GPU-a0",)) == ()
+    (proof,) = strangers(before, replace(during, counters=beside(counters(), inside=2, outside=1)), ("GPU-a0",))
+    assert proof.value == 1.0
 
 
 def test_heavier_traffic_is_not_a_slower_service() -> None:

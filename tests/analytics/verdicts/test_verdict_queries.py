@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from fastapi.testclient import TestClient
 from seeding import SECOND, insert_requests, request
@@ -13,6 +14,7 @@ from tailtrace.analytics.queries import get_request
 from tailtrace.analytics.queries.gpu_idle import gpu_idle
 from tailtrace.analytics.queries.verdicts import verdicts
 from tailtrace.analytics.queries.why import LAST_STEP, ORDER, why
+from tailtrace.analytics.verdicts.read import read_counters
 from tailtrace.dashboard import create_app
 from tailtrace.errors import Rejected
 from tailtrace.ingest.settings import ServerSettings
@@ -110,6 +112,20 @@ def test_one_request_against_the_hour_before_it(store: Store) -> None:
     early = get_request(store, rows[3]["TraceId"]).verdict
     assert early is not None
     assert early.state == "too_few"
+
+
+def test_processes_of_both_namespaces_are_read_apart(store: Store) -> None:
+    stamp, text = pa.timestamp("ns", "UTC"), pa.map_(pa.string(), pa.string())
+    rows = [("inside", 1.0, 5), ("outside", 0.0, 5), ("inside", 1.0, 25), ("outside", 2.0, 25)]
+    columns = {
+        "MetricName": ["tailtrace.gpu.processes"] * 4,
+        "TimeUnix": pa.array([START + at * SECOND for _, _, at in rows], stamp),
+        "Value": [value for _, value, _ in rows],
+        "Attributes": pa.array([[("hw.id", "GPU-a"), ("tailtrace.namespace", name)] for name, _, _ in rows], text),
+    }
+    store.insert_arrow("otel_metrics_gauge", pa.table(columns))
+    read = read_counters(store, START, START + 60 * SECOND, ["GPU-a"])
+    assert read.attributes("tailtrace.gpu.processes", "GPU-a") == {"inside": 1.0, "outside": 1.0}
 
 
 def test_over_the_api(store: Store, settings: ServerSettings) -> None:
