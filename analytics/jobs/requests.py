@@ -28,7 +28,7 @@ from tailtrace.analytics.judge.judge import JudgedBatch, judge_batch
 from tailtrace.analytics.trace import MAX_SPANS
 from tailtrace.ingest.store import Store
 
-ROUND_SPANS: Final = 200_000
+ROUND_SPANS: Final = 300_000
 IDLE_MS: Final = 5_000
 INSERT_ROWS: Final = 50_000
 INSERT_DAYS: Final = 90
