@@ -14,9 +14,10 @@ from tailtrace.analytics.queries.critical_path import (
     path_of,
     segments,
 )
-from tailtrace.analytics.queries.request_head import StageLine, request_head
+from tailtrace.analytics.queries.request_head import StageLine, head_of, judged_rows, stored_rows
 from tailtrace.analytics.queries.request_row import RequestRow
 from tailtrace.analytics.queries.trace_columns import trace_columns
+from tailtrace.analytics.queries.trace_id import trace_id as checked
 from tailtrace.analytics.queries.trace_spans import SpanRow, span_rows
 from tailtrace.analytics.queries.verdicts import RequestVerdict, request_verdict
 from tailtrace.ingest.store import Store
@@ -52,9 +53,11 @@ def get_request(
     store: Store, trace_id: str, *, span_id: str | None = None, max_spans: int = MAX_SPANS
 ) -> RequestDetail:
     """Everything about a trace. Raises Rejected for a malformed id, NotFound when nothing is stored under it."""
-    head = request_head(store, trace_id, span_id=span_id)
+    trace = checked(trace_id)
+    rows = stored_rows(store, trace)
+    columns = trace_columns(store, trace, resources=not rows)
+    head = head_of(trace, rows or judged_rows(columns, span_id), stored=bool(rows), span_id=span_id)
     first = head.requests[0]
-    columns = trace_columns(store, head.trace_id)
     ids = columns.texts("Id") if columns else []
     entry = entry_of(columns, ids, first.span_id) if columns else None
     path = path_of(columns, entry) if columns and entry is not None else []

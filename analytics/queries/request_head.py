@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tailtrace.analytics.judge import judge_spans
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from tailtrace.analytics.queries.request_row import LIST_COLUMNS, RequestRow, request_row
+from tailtrace.analytics.queries.trace_columns import TraceColumns, trace_columns
 from tailtrace.analytics.queries.trace_id import trace_id as checked
-from tailtrace.analytics.trace import read_trace
 from tailtrace.errors import NotFound
 from tailtrace.ingest.store import Store
 from tailtrace.stages import REQUEST_STAGES, STAGES, UNEXPLAINED
@@ -42,6 +44,7 @@ class RequestHead:
     conditions: dict[str, str]
 
 
+MAX_REQUESTS: Final = 20_000  # of one trace
 _COLUMNS: Final = (
     *LIST_COLUMNS,
     *(f"{stage.column}TtftNs" for stage in REQUEST_STAGES),
@@ -56,20 +59,43 @@ _COLUMNS: Final = (
 )
 _ROWS: Final = (
     f"SELECT {', '.join(_COLUMNS)}, toUnixTimestamp64Nano(Start) AS StartNs, Sign, Revision"
-    " FROM requests WHERE TraceId = {trace:String} LIMIT 20000"
+    " FROM requests WHERE TraceId = {trace:String} LIMIT {limit:UInt64}"
 )
 
 
 def request_head(store: Store, trace_id: str, *, span_id: str | None = None) -> RequestHead:
     """Requests of a trace; `span_id` puts that entry first. Raises NotFound when nothing is stored under the id."""
     trace = checked(trace_id)
-    rows = current_rows(store.query(_ROWS, {"trace": trace}, role="ui"))
-    stored = bool(rows)
-    if not stored:
-        rows = [judged.row for judged in judge_spans(read_trace(store, trace))]
-    if not rows:
-        raise NotFound(f"nothing is stored under trace id {trace}: it was never received, or retention has removed it")
-    return head_of(trace, rows, stored=stored, span_id=span_id)
+    rows = stored_rows(store, trace)
+    if rows:
+        return head_of(trace, rows, stored=True, span_id=span_id)
+    return head_of(trace, judged_rows(trace_columns(store, trace, resources=True), span_id), span_id=span_id)
+
+
+def stored_rows(store: Store, trace: str) -> list[Mapping[str, Any]]:
+    """The rows that the jobs have written for a trace."""
+    return current_rows(store.query(_ROWS, {"trace": trace, "limit": MAX_REQUESTS}, role="ui"))
+
+
+def judged_rows(columns: TraceColumns | None, span_id: str | None = None) -> list[Mapping[str, Any]]:
+    """The rows that the jobs will write for a trace read with its resources: that of entry `span_id` first, then
+    roots, then by start; no more than MAX_REQUESTS.
+    """
+    if columns is None:
+        return []
+    rows = columns.judged.rows.select(_COLUMNS)
+    rows = rows.append_column("StartNs", columns.judged.rows["Start"].cast(pa.int64()))
+    keys = pa.table(
+        {
+            "asked": pc.equal(rows["SpanId"], span_id or ""),
+            "root": rows["IsRoot"],
+            "start": rows["StartNs"],
+            "id": rows["SpanId"],
+        }
+    )
+    order = [("asked", "descending"), ("root", "descending"), ("start", "ascending"), ("id", "ascending")]
+    found: list[Mapping[str, Any]] = rows.take(pc.sort_indices(keys, order)[:MAX_REQUESTS]).to_pylist()
+    return found
 
 
 def is_judged(store: Store, trace_id: str) -> bool:
@@ -78,8 +104,12 @@ def is_judged(store: Store, trace_id: str) -> bool:
     return bool(store.query(sql, {"trace": checked(trace_id)}, role="ui")[0]["n"])
 
 
-def head_of(trace: str, rows: Sequence[Mapping[str, Any]], *, stored: bool, span_id: str | None = None) -> RequestHead:
-    """The head of rows of `requests` that belong to one trace (at least one)."""
+def head_of(
+    trace: str, rows: Sequence[Mapping[str, Any]], *, stored: bool = False, span_id: str | None = None
+) -> RequestHead:
+    """The head of rows of `requests` that belong to one trace. Raises NotFound without any."""
+    if not rows:
+        raise NotFound(f"nothing is stored under trace id {trace}: it was never received, or retention has removed it")
     ordered = sorted(rows, key=lambda row: (row["SpanId"] != span_id, not row["IsRoot"], _start(row), row["SpanId"]))
     return RequestHead(
         trace, [request_row(row) for row in ordered], stage_table(ordered[0]), stored, _conditions(ordered)

@@ -8,33 +8,47 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tailtrace.analytics.engines import notes
 from tailtrace.analytics.judge import judge_batch
-from tailtrace.analytics.judge.batch import Batch, from_inbox
+from tailtrace.analytics.judge.batch import Batch, Resources, from_inbox
 from tailtrace.analytics.judge.judge import JudgedBatch
 from tailtrace.analytics.trace import CLOCK_FAULT_DURATION_NS, MAX_SPANS, trace_bounds
 from tailtrace.ingest.store import Store
 
-# The columns of the inbox, from the stored spans; those that the judge does not need follow.
-_SPANS: Final = """
-SELECT toFixedString(substring(unhex(TraceId), 1, 16), 16) AS TraceId,
-  reinterpretAsUInt64(reverse(unhex(Id))) AS SpanId, reinterpretAsUInt64(reverse(unhex(Parent))) AS ParentSpanId,
-  StartNs, if(ClockFault, 0, Duration) AS DurationNs, Duration >= {fault:UInt64} AS ClockFault, Kind, Service, Name,
-  Scope, Status, Stage, StageName, Blocking, Resource, HasAttributes, Attributes, Id, Parent,
-  if(StageName != '', StageName, Name) AS Shown, Simulated
-FROM (
-  SELECT otel_traces.TraceId AS TraceId, otel_traces.SpanId AS Id, otel_traces.ParentSpanId AS Parent,
-    toUnixTimestamp64Nano(Timestamp) AS StartNs, Duration, SpanKind AS Kind, ServiceName AS Service, SpanName AS Name,
-    ScopeName AS Scope, StatusCode AS Status, SpanAttributes['tailtrace.stage'] AS Stage,
-    SpanAttributes['tailtrace.stage_name'] AS StageName, SpanAttributes['tailtrace.blocking'] != 'false' AS Blocking,
-    toUInt64(0) AS Resource, true AS HasAttributes, SpanAttributes AS Attributes,
-    ResourceAttributes['tailtrace.simulated'] = 'true' AS Simulated
-  FROM otel_traces
+_OF_TRACE: Final = """FROM otel_traces
   WHERE otel_traces.TraceId = {trace_id:String}
     AND Timestamp >= fromUnixTimestamp64Nano({start:Int64}) AND Timestamp <= fromUnixTimestamp64Nano({end:Int64})
     AND toStartOfMinute(Timestamp) >= toStartOfMinute(fromUnixTimestamp64Nano({start:Int64}))
-    AND toStartOfMinute(Timestamp) <= toStartOfMinute(fromUnixTimestamp64Nano({end:Int64}))
-  ORDER BY StartNs, Id LIMIT 1 BY Id LIMIT {limit:UInt64})
+    AND toStartOfMinute(Timestamp) <= toStartOfMinute(fromUnixTimestamp64Nano({end:Int64}))"""
+_HASH: Final = "cityHash64(mapKeys(ResourceAttributes), mapValues(ResourceAttributes))"
+
+# The columns of the inbox, from the stored spans; those that the judge does not need follow. Of spans of one id the
+# earliest and then the longest stands for all, as in the judge.
+_SPANS: Final = (
+    """
+SELECT toFixedString(substring(unhex(TraceId), 1, 16), 16) AS TraceId,
+  reinterpretAsUInt64(reverse(unhex(Id))) AS SpanId, reinterpretAsUInt64(reverse(unhex(Parent))) AS ParentSpanId,
+  StartNs, Length AS DurationNs, Duration >= {fault:UInt64} AS ClockFault, Kind, Service, Name, Scope, Status, Stage,
+  StageName, Blocking, Resource, HasAttributes, if(empty(Notes), Own,
+    mapConcat(Own, CAST(Notes, 'Map(LowCardinality(String), String)'))) AS Attributes,
+  Id, Parent, if(StageName != '', StageName, Name) AS Shown, Simulated
+FROM (
+  SELECT otel_traces.TraceId AS TraceId, otel_traces.SpanId AS Id, otel_traces.ParentSpanId AS Parent,
+    toUnixTimestamp64Nano(Timestamp) AS StartNs, Duration, if(Duration >= {fault:UInt64}, 0, Duration) AS Length,
+    SpanKind AS Kind, ServiceName AS Service, SpanName AS Name, ScopeName AS Scope, StatusCode AS Status,
+    SpanAttributes['tailtrace.stage'] AS Stage, SpanAttributes['tailtrace.stage_name'] AS StageName,
+    SpanAttributes['tailtrace.blocking'] != 'false' AS Blocking, """
+    + _HASH
+    + """ AS Resource, true AS HasAttributes, SpanAttributes AS Own, """
+    + notes.sql("otel_traces")
+    + """ AS Notes, ResourceAttributes['tailtrace.simulated'] = 'true' AS Simulated
+  """
+    + _OF_TRACE
+    + """
+  ORDER BY StartNs, Id, Length DESC, Parent LIMIT 1 BY Id LIMIT {limit:UInt64})
 """
+)
+_RESOURCES: Final = f"SELECT {_HASH} AS Hash, any(ResourceAttributes) AS Attributes {_OF_TRACE} GROUP BY Hash"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +79,12 @@ class TraceColumns:
         return numbers, column.dictionary.cast(pa.string()).to_pylist()
 
 
-def trace_columns(store: Store, trace_id: str, *, limit: int = MAX_SPANS) -> TraceColumns | None:
-    """The stored spans of a trace and what the judge makes of them; None when none is stored."""
+def trace_columns(
+    store: Store, trace_id: str, *, resources: bool = False, limit: int = MAX_SPANS
+) -> TraceColumns | None:
+    """The stored spans of a trace and what the judge makes of them; None when none is stored. `resources` are read
+    where `judged.rows` must say which process, model and GPU served: paths and trees do without.
+    """
     bounds = trace_bounds(store, trace_id)
     if bounds is None:
         return None
@@ -80,4 +98,7 @@ def trace_columns(store: Store, trace_id: str, *, limit: int = MAX_SPANS) -> Tra
     table = store.query_arrow(_SPANS, parameters, role="ui")
     if not table.num_rows:
         return None
-    return TraceColumns(table, judge_batch(from_inbox(table), {}))
+    known: Resources = {}
+    if resources:
+        known = {int(row["Hash"]): row["Attributes"] for row in store.query(_RESOURCES, parameters, role="ui")}
+    return TraceColumns(table, judge_batch(from_inbox(table), known))

@@ -9,13 +9,18 @@ from typing import Any
 import pytest
 from seeding import SECOND, T0, insert_traces, judge_traces
 
+from tailtrace.analytics.judge import judge_spans
 from tailtrace.analytics.queries import get_request, get_span, to_json, waterfall
+from tailtrace.analytics.queries.request_head import head_of, request_head
 from tailtrace.analytics.queries.trace_tree import keep, parent_positions, trace_tree
+from tailtrace.analytics.trace import read_trace
 from tailtrace.errors import NotFound, Rejected
+from tailtrace.ingest.receiver.otlp_json import to_protobuf
 from tailtrace.ingest.store import Store
 from tailtrace.instrumentation.otlp import SpanData, encode_traces
 
 MS = 1_000_000
+ENGINES = sorted((Path(__file__).parents[2] / "data" / "engines").glob("*.json"))
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 
 
@@ -66,6 +71,51 @@ def test_stored_rows_and_judging_now_say_the_same(traced: Store) -> None:
     assert after.stored
     assert after.requests == before.requests
     assert after.stage_table == before.stage_table
+
+
+def same_as_span_by_span(store: Store, trace: str) -> None:
+    """What columns say of a trace that is not judged yet, and what its spans read one by one say."""
+    judged = judge_spans(read_trace(store, trace))
+    wanted = head_of(trace, [one.row for one in judged])
+    assert request_head(store, trace) == wanted
+    for first in judged:
+        span_id = first.row["SpanId"]
+        detail = get_request(store, trace, span_id=span_id)
+        assert detail.requests == head_of(trace, [one.row for one in judged], span_id=span_id).requests
+        assert [(one.span_id, one.stage, one.name, one.edge, one.duration_ns) for one in detail.critical_path] == [
+            (one.span_id, one.stage, one.name, one.edge, one.duration_ns) for one in first.segments
+        ]
+
+
+@pytest.mark.parametrize("recording", ENGINES, ids=lambda path: path.stem)
+def test_columns_say_what_spans_say(store: Store, tmp_path: Path, recording: Path) -> None:
+    """Engines whose words are in events, links and the resource among them."""
+    insert_traces(store, tmp_path, [to_protobuf("traces", recording.read_bytes()).body], f"columns-{recording.stem}")
+    traces = store.query("SELECT DISTINCT TraceId AS trace FROM otel_traces")
+    assert traces
+    for row in traces:
+        same_as_span_by_span(store, row["trace"])
+
+
+def test_of_unlike_spans_of_one_id_columns_choose_the_same(store: Store, tmp_path: Path) -> None:
+    unlike = [
+        span(1, 0, "POST /v1/chat", 0, 100, kind=2),
+        *(span(2, 1, f"auth {end}", 5, end, tailtrace__stage="auth") for end in (10, 40, 20)),
+    ]
+    bodies = [encode_traces({"service.name": "gateway"}, [one]) for one in unlike]
+    insert_traces(store, tmp_path, bodies, "unlike-columns")
+    same_as_span_by_span(store, TRACE)
+    assert [(one.name, one.duration_ns) for one in get_request(store, TRACE).spans][1:] == [("auth 40", 35 * MS)]
+
+
+def test_of_many_requests_the_one_asked_for_stays(store: Store, tmp_path: Path, monkeypatch: Any) -> None:
+    calls = [span(n, 1 if n > 1 else 0, f"call {n}", n, 50 + n, kind=2) for n in range(1, 8)]
+    bodies = [encode_traces({"service.name": one.name}, [one]) for one in calls]
+    insert_traces(store, tmp_path, bodies, "many-requests")
+    monkeypatch.setattr("tailtrace.analytics.queries.request_head.MAX_REQUESTS", 3)
+    assert [one.name for one in request_head(store, TRACE).requests] == ["call 1", "call 2", "call 3"]
+    asked = request_head(store, TRACE, span_id=f"{6:016x}").requests
+    assert [one.name for one in asked] == ["call 6", "call 1", "call 2"]
 
 
 def test_the_critical_path_covers_the_request(traced: Store) -> None:
