@@ -43,10 +43,12 @@ class _Rule(_Strict):
 
 
 class RegressionRule(_Rule):
-    """A confirmed change of duration, TTFT or TPOT; those below `at_least` (0.1 = 10 %) are not sent."""
+    """A confirmed change of one of `metrics`; those below `at_least` (0.1 = 10 %) are not sent. Without metrics those
+    of the service's goal: duration, TTFT and TPOT of an online one, duration of an offline one.
+    """
 
     kind: Literal["regression"] = "regression"
-    metrics: tuple[Literal["duration", "ttft", "tpot"], ...] = ("duration", "ttft", "tpot")
+    metrics: tuple[Literal["duration", "ttft", "tpot"], ...] = ()
     at_least: float = Field(0.0, ge=0, le=100)
 
 
@@ -91,24 +93,28 @@ class ThresholdRule(_Rule):
 
 
 class SloRule(_Rule):
-    """A share `objective` of requests is good: fast enough (`within`), answered (availability), or all of TTFT, TPOT
-    and outcome (goodput, with `ttft_within` and `tpot_within`). Tells when the error budget of 30 days burns too fast.
+    """A share `objective` of requests is good: fast enough (`within`; per_token: duration / output tokens), answered
+    (availability), all of TTFT, TPOT and outcome (goodput, with `ttft_within` and `tpot_within`), or ended in a minute
+    in which the service made `tokens_per_s`. Tells when the error budget of 30 days burns too fast.
     """
 
     kind: Literal["slo"]
-    sli: Literal["duration", "ttft", "tpot", "availability", "goodput"]
+    sli: Literal["duration", "ttft", "tpot", "availability", "goodput", "per_token", "tokens_per_s"]
     objective: float = Field(gt=0.5, lt=1)
     within: str = ""
     ttft_within: str = ""
     tpot_within: str = ""
+    tokens_per_s: float = Field(0.0, ge=0)
     min_n: int = Field(100, ge=1)
 
     @model_validator(mode="after")
     def _has_limits(self) -> SloRule:
-        if self.sli in ("duration", "ttft", "tpot") and not self.within:
+        if self.sli in ("duration", "ttft", "tpot", "per_token") and not self.within:
             raise ValueError(f'an objective on {self.sli} needs `within`, like within = "2s"')
         if self.sli == "goodput" and not (self.ttft_within or self.tpot_within):
             raise ValueError("goodput needs ttft_within, tpot_within or both")
+        if self.sli == "tokens_per_s" and not self.tokens_per_s:
+            raise ValueError("an objective on tokens_per_s needs the least of them, like tokens_per_s = 2000")
         for text in filter(None, (self.within, self.ttft_within, self.tpot_within)):
             span_ns(text)
         return self

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -16,10 +16,12 @@ import orjson
 from tailtrace.analytics.alerting import book
 from tailtrace.analytics.alerting.episodes import Episode, Event, Signal, episode_id, over, step
 from tailtrace.analytics.alerting.rules import DEFAULT_RULE
+from tailtrace.analytics.alerting.watching import metric_of, watches
 from tailtrace.analytics.freshness import watermark_ns
 from tailtrace.analytics.jobs import change_rows, episode_rows, outbox, series, signals
 from tailtrace.analytics.jobs.outbox import Message, message_id
 from tailtrace.analytics.jobs.signals import Where
+from tailtrace.analytics.queries.goals import Goal, goals_of, service_goals
 from tailtrace.analytics.queries.telemetry import telemetry
 from tailtrace.ingest.settings import ServerSettings
 from tailtrace.ingest.store import Store
@@ -42,7 +44,8 @@ def run_alerts(store: Store, settings: ServerSettings, *, now_ms: int | None = N
     with _lock:
         now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
         kept = book.load(store, settings.alerts_file)
-        found = gathered(store, kept.rules.values(), now, where_of(settings))
+        goals = service_goals(store, goals_of(settings.goals))
+        found = gathered(store, kept.rules.values(), now, where_of(settings), goals)
         known = {each.id: each for each in episode_rows.load(store, now // 1000 - _KEPT_S)}
         changed: list[Episode] = []
         events: list[tuple[Episode, Event, Any]] = []
@@ -54,7 +57,7 @@ def run_alerts(store: Store, settings: ServerSettings, *, now_ms: int | None = N
                 if event is not None:
                     events.append((after, event, kept.rules[signal.rule]))
         spoken = {episode_id(signal.rule, signal.cause) for signal in found}
-        for each in _gone(store, kept, [one for one in known.values() if one.id not in spoken], now):
+        for each in _gone(store, kept, [one for one in known.values() if one.id not in spoken], now, goals):
             after, event = over(each, now, now, "gone")
             changed.append(after)
             if event is not None:
@@ -64,8 +67,8 @@ def run_alerts(store: Store, settings: ServerSettings, *, now_ms: int | None = N
         return put
 
 
-def gathered(store: Store, rules: Any, now_ms: int, where: Where) -> list[Signal]:
-    """What all enabled rules say now."""
+def gathered(store: Store, rules: Any, now_ms: int, where: Where, goals: Mapping[str, Goal]) -> list[Signal]:
+    """What all enabled rules say now, each of the services whose goal it fits."""
     found: list[Signal] = []
     enabled = [rule for rule in rules if rule.enabled]
     changes = change_rows.load(store, now_ms // 1000 - _KEPT_S) if _any(enabled, "regression") else []
@@ -78,23 +81,35 @@ def gathered(store: Store, rules: Any, now_ms: int, where: Where) -> list[Signal
             services = series.services(store, until_s - 3600, until_s)
     for rule in enabled:
         if rule.kind == "regression":
-            found += signals.regressions(store, rule, changes, where)
+            found += signals.regressions(store, rule, changes, where, goals)
         elif rule.kind == "silence":
             found += signals.silence(store, rule, now_ms, where)
         else:
-            for service in [rule.service] if rule.service in services else [] if rule.service else services:
+            for service in services:
+                if not watches(rule, metric_of(rule), service, goals):
+                    continue
                 found += [signal for _, signal in signals.over_time(store, rule, service, until_s - 60, until_s, where)]
     return found
 
 
-def _gone(store: Store, kept: book.Book, silent: Sequence[Episode], now_ms: int) -> list[Episode]:
-    """Open episodes that no rule speaks of any more: the rule is gone or off, or the service was quiet for a day."""
+def _gone(
+    store: Store, kept: book.Book, silent: Sequence[Episode], now_ms: int, goals: Mapping[str, Goal]
+) -> list[Episode]:
+    """Open episodes that no rule speaks of any more: the rule is gone or off, the service was quiet for a day, or the
+    figure is none that the rule watches of it (since its goal is another one, say).
+    """
     going = [each for each in silent if each.state != "resolved"]
     if not going:
         return []
     there = {each.service for each in telemetry(store, now_ms).telemetry}
-    on = {name for name, rule in kept.rules.items() if rule.enabled}
-    return [each for each in going if each.rule not in on or each.body.get("service") not in there]
+    on = {name: rule for name, rule in kept.rules.items() if rule.enabled}
+    return [
+        each
+        for each in going
+        if each.rule not in on
+        or each.body.get("service") not in there
+        or not watches(on[each.rule], str(each.body.get("metric")), str(each.body.get("service")), goals)
+    ]
 
 
 def _any(rules: Sequence[Any], *kinds: str) -> bool:

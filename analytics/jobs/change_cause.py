@@ -35,6 +35,17 @@ FROM requests FINAL WHERE Service = {service:String} AND Model = {model:String}
 ORDER BY multiIf({metric:String} = 'ttft', ifNull(TtftNs, 0), {metric:String} = 'tpot', ifNull(TpotNs, 0), DurationNs)
   DESC LIMIT {limit:UInt32}
 """
+# Rows that a later span re-opened come as (-old, +new). A second counts where its minute had requests that ended.
+_OUTPUT: Final = """
+SELECT toFloat64(sum(toInt64(Sign) * SampleWeight * OutputTokens)) AS tokens,
+  toFloat64(sum(toInt64(Sign) * SampleWeight * DurationNs)) AS ns,
+  toFloat64(60 * uniqExact(toStartOfMinute(End))) AS seconds
+FROM requests WHERE Service = {service:String} AND Model = {model:String}
+  AND ({route:String} = '' OR Route = {route:String}) AND Outcome = 'ok' AND Kind = 'request' AND OutputTokens > 0
+  AND NOT has(Flags, 'clock_fault')
+  AND toStartOfMinute(End) >= toDateTime64({since:Int64}, 0, 'UTC')
+  AND toStartOfMinute(End) < toDateTime64({until:Int64}, 0, 'UTC')
+"""
 
 
 def explained(store: Store, row: ChangeRow, markers: Sequence[Marker], told: Sequence[ChangeRow]) -> ChangeRow:
@@ -77,8 +88,23 @@ def _figures(store: Store, row: ChangeRow, before: tuple[int, int], after: tuple
         if main
         else [],
         "conditions": [asdict(each) for each in comparison.conditions if each.name != "version"][:5],
+        "output": [_output(store, row, side) for side in (before, after)],
         "examples": store.query(_EXAMPLES, parameters, role="jobs"),
     }
+
+
+def _output(store: Store, row: ChangeRow, side: tuple[int, int]) -> dict[str, float | None]:
+    """Duration / output tokens of all requests together, in ns, and output tokens a second of the minutes with any;
+    None where no output is known.
+    """
+    parameters = {
+        "service": row.service, "model": row.model, "route": row.route, "since": side[0], "until": side[1],
+    }  # fmt: skip
+    (found,) = store.query(_OUTPUT, parameters, role="jobs")
+    tokens, seconds = found["tokens"] or 0.0, found["seconds"] or 0.0
+    if tokens <= 0 or seconds <= 0:
+        return {"per_token_ns": None, "tokens_per_s": None}
+    return {"per_token_ns": found["ns"] / tokens, "tokens_per_s": tokens / seconds}
 
 
 def _interval(store: Store, key: Key, side: tuple[int, int], q: float) -> list[int | None]:

@@ -13,7 +13,9 @@ from tailtrace.analytics.alerting import limits, message
 from tailtrace.analytics.alerting.episodes import Signal
 from tailtrace.analytics.alerting.rules import RegressionRule, SilenceRule, SloRule, ThresholdRule, span_ns
 from tailtrace.analytics.alerting.text import duration, harmless, iso, moment
+from tailtrace.analytics.alerting.watching import watches
 from tailtrace.analytics.jobs.change_rows import ChangeRow
+from tailtrace.analytics.queries.goals import Goal
 from tailtrace.analytics.queries.telemetry import telemetry
 from tailtrace.ingest.store import Store
 
@@ -46,6 +48,33 @@ FROM requests WHERE Service = {service:String} AND Kind = 'request' AND Outcome 
   AND toStartOfMinute(End) < toDateTime64({until:Int64}, 0, 'UTC')
 GROUP BY cell
 """
+_BAD_PER_TOKEN: Final = """
+SELECT toInt64(intDiv(toUnixTimestamp(toStartOfMinute(End)), {cell:UInt32})) AS cell,
+  toInt64(sum(Sign * SampleWeight)) AS total,
+  toInt64(sumIf(Sign * SampleWeight, Outcome != 'ok' OR DurationNs > {per_token:UInt64} * ifNull(OutputTokens, 0)))
+    AS bad
+FROM requests WHERE Service = {service:String} AND Kind = 'request' AND Outcome NOT IN ('cancelled', 'rejected')
+  AND (OutputTokens > 0 OR Outcome != 'ok')
+  AND ({model:String} = '' OR Model = {model:String}) AND NOT has(Flags, 'clock_fault')
+  AND toStartOfMinute(End) >= toDateTime64({since:Int64}, 0, 'UTC')
+  AND toStartOfMinute(End) < toDateTime64({until:Int64}, 0, 'UTC')
+GROUP BY cell
+"""
+# A minute's work is that of the requests that ended in it: all of them are good, or none.
+_BAD_TOKENS: Final = """
+SELECT toInt64(intDiv(minute, {cell:UInt32})) AS cell, toInt64(sum(n)) AS total,
+  toInt64(sum(if(tokens < 60 * {tokens_per_s:Float64}, n, failed))) AS bad
+FROM (
+  SELECT toUnixTimestamp(toStartOfMinute(End)) AS minute, sum(toInt64(Sign) * SampleWeight) AS n,
+    sumIf(toInt64(Sign) * SampleWeight, Outcome != 'ok') AS failed,
+    sumIf(toInt64(Sign) * SampleWeight * ifNull(OutputTokens, 0), Outcome = 'ok') AS tokens
+  FROM requests WHERE Service = {service:String} AND Kind = 'request' AND Outcome NOT IN ('cancelled', 'rejected')
+    AND ({model:String} = '' OR Model = {model:String}) AND NOT has(Flags, 'clock_fault')
+    AND toStartOfMinute(End) >= toDateTime64({since:Int64}, 0, 'UTC')
+    AND toStartOfMinute(End) < toDateTime64({until:Int64}, 0, 'UTC')
+  GROUP BY minute)
+GROUP BY cell
+"""
 _VERDICTS: Final = """
 SELECT Cause AS cause, argMax(Confidence, Share) AS confidence, avg(Share) AS share, argMax(Body, Share) AS body
 FROM verdicts FINAL
@@ -63,11 +92,13 @@ class Where:
     zone: str
 
 
-def regressions(store: Store, rule: RegressionRule, changes: Sequence[ChangeRow], where: Where) -> list[Signal]:
+def regressions(
+    store: Store, rule: RegressionRule, changes: Sequence[ChangeRow], where: Where, goals: Mapping[str, Goal]
+) -> list[Signal]:
     """One signal for each cause among the changes that the rule watches."""
     causes: dict[str, list[ChangeRow]] = {}
     for row in changes:
-        wanted = row.metric in rule.metrics and rule.service in ("", row.service) and rule.model in ("", row.model)
+        wanted = watches(rule, row.metric, row.service, goals) and rule.model in ("", row.model)
         if wanted and row.cause and row.confirmed is not None and _relative(row) >= rule.at_least:
             causes.setdefault(row.cause, []).append(row)
     found = []
@@ -80,7 +111,8 @@ def regressions(store: Store, rule: RegressionRule, changes: Sequence[ChangeRow]
         services = sorted({row.service for row in told})
         window = {"services": services, "since": since, "until": until + 1800}
         verdicts = store.query(_VERDICTS, window, role="jobs") if going else []  # of what is over, its beginning told
-        summary, body = message.of_change(told, where.base, where.zone, [_with_evidence(each) for each in verdicts])
+        causes_of = [_with_evidence(each) for each in verdicts]
+        summary, body = message.of_change(told, where.base, where.zone, causes_of, goals)
         if not going:
             body["outcome"] = _outcome(rows, standing)
         known = min(row.confirmed or row.onset for row in rows) * 1000
@@ -194,7 +226,7 @@ def slo(rule: SloRule, service: str, until_s: int, now: Now, where: Where) -> Si
         return None
     summary = (
         f"{harmless(service)} burns its error budget {now.value:.1f} times too fast "
-        f"({rule.sli}, objective {100 * rule.objective:g} %)"
+        f"({message.objective(rule)}, objective {100 * rule.objective:g} %)"
     )
     body = _body("slo", service, rule.model, rule.sli, until_s - 3600, until_s, where)
     body |= {"burn_rate": now.value, "objective": rule.objective, "n": now.n}
@@ -237,6 +269,10 @@ def _slo_cells(store: Store, rule: SloRule, service: str, since_s: int, until_s:
     parameters: dict[str, Any] = {
         "service": service, "model": rule.model, "since": since_s, "until": until_s, "cell": cell_s,
     }  # fmt: skip
+    if rule.sli == "per_token":
+        return store.query(_BAD_PER_TOKEN, {**parameters, "per_token": span_ns(rule.within)}, role="jobs")
+    if rule.sli == "tokens_per_s":
+        return store.query(_BAD_TOKENS, {**parameters, "tokens_per_s": rule.tokens_per_s}, role="jobs")
     if rule.sli == "goodput":
         for name, text in (("ttft", rule.ttft_within), ("tpot", rule.tpot_within)):
             parameters[name] = span_ns(text) if text else 1 << 62

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from tailtrace.analytics.alerting.episodes import Episode, Signal
+from tailtrace.analytics.alerting.watching import metric_of, watches
 from tailtrace.analytics.jobs import change_rows, episode_rows, outbox, series, signals
 from tailtrace.analytics.jobs.signals import Where
+from tailtrace.analytics.queries.goals import NONE_SET, Goal, service_goals
 from tailtrace.errors import NotFound, Rejected
 from tailtrace.ingest.store import Store
 
@@ -90,14 +93,19 @@ def _alert(each: Episode, messages: list[outbox.Message]) -> Alert:
     )  # fmt: skip
 
 
-def replay(store: Store, rule: Any, since_s: int, until_s: int, where: Where) -> list[Fired]:
-    """When a rule would have fired over stored history. Raises Rejected for a range that is too long to replay."""
+def replay(
+    store: Store, rule: Any, since_s: int, until_s: int, where: Where, told: Mapping[str, Goal] = NONE_SET
+) -> list[Fired]:
+    """When a rule would have fired over stored history, services being for what they are now (`told`: those that were
+    set). Raises Rejected for a range that is too long to replay.
+    """
+    goals = service_goals(store, told)
     if rule.kind == "regression":
         rows = [row for row in change_rows.load(store, since_s) if row.onset < until_s]
-        told = signals.regressions(store, rule, rows, where)
+        changed = signals.regressions(store, rule, rows, where, goals)
         return [
             Fired(str(each.known_ms * _MS), None if each.firing else str((each.until_ms or 0) * _MS), each.summary)
-            for each in sorted(told, key=lambda each: each.known_ms)
+            for each in sorted(changed, key=lambda each: each.known_ms)
         ]
     if until_s - since_s > MAX_REPLAY_MINUTES * 60:
         raise Rejected(f"a replay of this rule covers at most {MAX_REPLAY_MINUTES // 1440} days; give a shorter range")
@@ -105,7 +113,9 @@ def replay(store: Store, rule: Any, since_s: int, until_s: int, where: Where) ->
         raise Rejected("a silence rule looks at when telemetry arrived, which history does not repeat")
     services = series.services(store, since_s, until_s)
     found: list[Fired] = []
-    for service in [rule.service] if rule.service else services:
+    for service in services:
+        if not watches(rule, metric_of(rule), service, goals):
+            continue
         began: Signal | None = None
         for at, signal in signals.over_time(store, rule, service, since_s, until_s, where):
             if signal.firing and began is None:

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
 
+from tailtrace.analytics.queries.window import newest_ns
 from tailtrace.analytics.verdicts.observed import Floats, Observed, Requests
 from tailtrace.errors import ConfigError
+from tailtrace.ingest.store import Store
 
 Goal = Literal["online", "offline"]
 STREAMED: Final = 0.5  # the share of requests with a first token of their own from which a service is guessed online
+NONE_SET: Final[Mapping[str, Goal]] = {}
+_DAY_S: Final = 86_400
+_STREAMED: Final = """
+SELECT Service AS service, toFloat64(sumIf(N, Metric = 'ttft' AND Streaming != 'false')) AS streamed,
+  toFloat64(sumIf(N, Metric = 'duration')) AS n
+FROM rollup_1h WHERE Metric IN ('duration', 'ttft') AND Time >= toDateTime64({since:Int64}, 0, 'UTC')
+GROUP BY service HAVING n > 0
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +48,19 @@ def goals_of(text: str) -> dict[str, Goal]:
 
 def guessed(requests: Requests) -> Goal:
     """By the share of requests that have a first token of their own; online where there are none."""
-    streamed = float(np.isfinite(requests.ttft_ns).mean()) if len(requests) else 1.0
+    return _by_share(float(requests.streamed.mean()) if len(requests) else 1.0)
+
+
+def service_goals(store: Store, told: Mapping[str, Goal]) -> dict[str, Goal]:
+    """What services are for: as told, else guessed from their requests of the day before the newest data."""
+    newest = newest_ns(store)
+    if newest is None:
+        return dict(told)
+    rows = store.query(_STREAMED, {"since": newest // 10**9 - _DAY_S}, role="jobs")
+    return {str(row["service"]): _by_share(row["streamed"] / row["n"]) for row in rows} | dict(told)
+
+
+def _by_share(streamed: float) -> Goal:
     return "online" if streamed >= STREAMED else "offline"
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from tailtrace.analytics.alerting import limits
 from tailtrace.analytics.alerting.rules import SloRule, span_ns
+from tailtrace.analytics.alerting.watching import watches
 from tailtrace.analytics.jobs import series, signals
+from tailtrace.analytics.queries.goals import NONE_SET, Goal, service_goals
 from tailtrace.analytics.queries.telemetry import telemetry
 from tailtrace.analytics.queries.window import newest_ns
 from tailtrace.errors import NotFound
@@ -41,7 +43,8 @@ class Hour:
 @dataclass(frozen=True, slots=True)
 class Objective:
     """One SLO rule on one service as of its newest data. `good`: share of the `n` requests of 30 days; `budget_left`:
-    share of their error budget that is not used, below 0 when overspent. `limits_ns`: what is fast enough, by metric.
+    share of their error budget that is not used, below 0 when overspent. `limits_ns`: what is fast enough, by metric;
+    `tokens_per_s`: the least of them, in an objective on them.
     `hours`: of 30 days, in the answer about one objective only.
     """
 
@@ -51,6 +54,7 @@ class Objective:
     sli: str
     objective: float
     limits_ns: dict[str, int]
+    tokens_per_s: float | None
     as_of_unix_ns: str
     state: str
     telemetry: str
@@ -61,18 +65,23 @@ class Objective:
     hours: list[Hour] | None = None
 
 
-def objectives(store: Store, rules: Sequence[SloRule], now_ms: int) -> list[Objective]:
-    """Every rule on every service that it watches and that had requests in the day before the newest data."""
+def objectives(
+    store: Store, rules: Sequence[SloRule], now_ms: int, told: Mapping[str, Goal] = NONE_SET
+) -> list[Objective]:
+    """Every rule on every service that it watches and that had requests in the day before the newest data. A rule that
+    names no service watches those whose goal it fits (`told`: the goals that were set).
+    """
     newest = newest_ns(store)
     if newest is None or not rules:
         return []
     until_s = newest // _S // 60 * 60 + 60
     seen = series.services(store, until_s - 86_400, until_s)
-    states = _states(store, now_ms)
+    states, goals = _states(store, now_ms), service_goals(store, told)
     return [
         _objective(store, rule, service, until_s, states)
         for rule in rules
         for service in ([rule.service] if rule.service else seen)
+        if watches(rule, rule.sli, service, goals)
     ]
 
 
@@ -104,6 +113,7 @@ def _objective(store: Store, rule: SloRule, service: str, until_s: int, states: 
     return Objective(
         rule.name, service, rule.model, rule.sli, rule.objective,
         {(rule.sli if name == "within" else name): span_ns(text) for name, text in given.items() if text},
+        rule.tokens_per_s if rule.sli == "tokens_per_s" else None,
         str(until_s * _S), state, states.get(service, "no_telemetry"), 1 - failed / n if n else None, n,
         1 - failed / n / budget if n else None, burns,
     )  # fmt: skip

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tailtrace.analytics.alerting.rules import span_ns
+from tailtrace.analytics.alerting.watching import metric_of, watches
 from tailtrace.analytics.freshness import watermark_ns
 from tailtrace.analytics.jobs import episode_rows, series, signals
 from tailtrace.analytics.queries.changes import list_changes
+from tailtrace.analytics.queries.goals import NONE_SET, Goal, service_goals
 from tailtrace.analytics.queries.telemetry import telemetry
 from tailtrace.ingest.store import Store
 
@@ -36,8 +38,11 @@ class RuleState:
     needed: int
 
 
-def rule_states(store: Store, rule: Any, now_ms: int) -> list[RuleState]:
-    """The states of one rule as of where the data are complete."""
+def rule_states(store: Store, rule: Any, now_ms: int, told: Mapping[str, Goal] = NONE_SET) -> list[RuleState]:
+    """The states of one rule as of where the data are complete, on the services whose goal it fits (`told`: the goals
+    that were set).
+    """
+    goals = service_goals(store, told)
     lost, after = (rule.lost, span_ns(rule.after) // 10**6) if rule.kind == "silence" else (0.05, 900_000)
     seen = telemetry(store, now_ms, after_ms=after, lost=lost)
     states = {each.service: each.state for each in seen.telemetry}
@@ -48,7 +53,7 @@ def rule_states(store: Store, rule: Any, now_ms: int) -> list[RuleState]:
             if rule.service in ("", each.service)
         ]
     if rule.kind == "regression":
-        return _regressions(store, rule, states)
+        return _regressions(store, rule, states, goals)
     watermark = watermark_ns(store)
     if watermark is None:
         return []
@@ -56,9 +61,11 @@ def rule_states(store: Store, rule: Any, now_ms: int) -> list[RuleState]:
     services = [rule.service] if rule.service else series.services(store, until_s - 86_400, until_s)
     now = signals.threshold_now if rule.kind == "threshold" else signals.slo_now
     limit = float(span_ns(rule.above)) if rule.kind == "threshold" else None
-    metric = rule.metric if rule.kind == "threshold" else rule.sli
+    metric = metric_of(rule)
     found = []
     for service in services:
+        if not watches(rule, metric, service, goals):
+            continue
         one = now(store, rule, service, until_s)
         value = one.value if one.n else None
         state = states.get(service, "no_telemetry")
@@ -66,7 +73,7 @@ def rule_states(store: Store, rule: Any, now_ms: int) -> list[RuleState]:
     return found
 
 
-def _regressions(store: Store, rule: Any, states: Mapping[str, str]) -> list[RuleState]:
+def _regressions(store: Store, rule: Any, states: Mapping[str, str], goals: Mapping[str, Goal]) -> list[RuleState]:
     firing = {
         (each["service"], each["model"], each["metric"])
         for episode in episode_rows.load(store, 0)
@@ -76,7 +83,7 @@ def _regressions(store: Store, rule: Any, states: Mapping[str, str]) -> list[Rul
     }
     found = []
     for one in list_changes(store, service=rule.service, limit=1).series:
-        if one.metric not in rule.metrics or rule.model not in ("", one.model):
+        if not watches(rule, one.metric, one.service, goals) or rule.model not in ("", one.model):
             continue
         on = (one.service, one.model, one.metric) in firing
         state = "firing" if on else "learning" if one.learning_of else "clear"

@@ -21,6 +21,7 @@ STAGE_INDEX = {name: index for index, name in enumerate(STAGES)}
 class Requests:
     """n requests. `whole` and `first` are (n, stages) ns of the request and of the part before its first token, NaN in
     `first` where there was none. Token counts and round trips are NaN where unknown. `replica` indexes `replicas`.
+    `streamed`: had a first token of its own, before the whole answer.
     """
 
     start_ns: Ints
@@ -33,6 +34,7 @@ class Requests:
     cached_tokens: Floats
     client_rtt_ns: Floats
     ok: NDArray[np.bool_]
+    streamed: NDArray[np.bool_]
     replica: Ints
     replicas: tuple[str, ...]
 

@@ -167,6 +167,7 @@ def _requests(table: pa.Table, replicas: tuple[str, ...]) -> Requests:
         output_tokens=floats("O"),
         cached_tokens=floats("C"),
         client_rtt_ns=floats("R"),
+        streamed=np.isfinite(ttft) & np.array([one != "false" for one in table["S"].to_pylist()], np.bool_),
         ok=np.array([one == "ok" for one in table["Outcome"].to_pylist()], np.bool_),
         replica=np.array([index[one] for one in table["Replica"].to_pylist()], np.int64),
         replicas=replicas,

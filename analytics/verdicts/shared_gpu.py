@@ -18,7 +18,10 @@ def strangers(before: Observed, during: Observed, gpus: Sequence[str]) -> tuple[
     """
     most = 0.0
     for gpu in gpus:
-        now, usual = _processes(during, gpu), _processes(before, gpu)
+        usual = _processes(before, gpu)
+        now = _processes(during, gpu)
+        if now is None:  # they are counted rarely, and the window may be short
+            now = usual
         if now is None:
             continue
         # A replica that served nothing in a short window still has its process.

@@ -13,6 +13,7 @@ from tailtrace.analytics.alerting.channels import send
 from tailtrace.analytics.alerting.rules import parse_channel, parse_rule, redefined
 from tailtrace.analytics.jobs.alerts import where_of
 from tailtrace.analytics.queries.alerts import replay
+from tailtrace.analytics.queries.goals import goals_of
 from tailtrace.analytics.queries.json import to_json
 from tailtrace.analytics.queries.objectives import objective, objectives
 from tailtrace.analytics.queries.rule_states import rule_states
@@ -29,6 +30,7 @@ _DAY_NS: Final = 86_400_000_000_000
 
 def add_rules(router: APIRouter, store: Store, settings: ServerSettings, writer: list[Any]) -> None:
     """The book is read for each request, so a change holds at once. `writer`: what allows to change it."""
+    told = goals_of(settings.goals)
 
     def current() -> book.Book:
         return book.load(store, settings.alerts_file)
@@ -68,7 +70,7 @@ def add_rules(router: APIRouter, store: Store, settings: ServerSettings, writer:
         rule = named(str(given["name"])) if set(given) == {"name"} else parse_rule(given)
         end = parse_time(until) if until else (newest_ns(store) or time.time_ns())
         start = parse_time(since) if since else end - _DAY_NS
-        fired = replay(store, rule, start // 10**9, end // 10**9, where_of(settings))
+        fired = replay(store, rule, start // 10**9, end // 10**9, where_of(settings), told)
         return _json({"rule": rule.name, "since_unix_ns": str(start), "until_unix_ns": str(end), "fired": fired})
 
     @router.get("/rules/{name}")
@@ -77,7 +79,7 @@ def add_rules(router: APIRouter, store: Store, settings: ServerSettings, writer:
 
     @router.get("/rules/{name}/states")
     def states(name: str) -> Response:
-        found = rule_states(store, named(name), time.time_ns() // 1_000_000)
+        found = rule_states(store, named(name), time.time_ns() // 1_000_000, told)
         return _json({"states": found, "total": len(found), "next": None})
 
     @router.put("/rules/{name}", dependencies=writer)
@@ -92,7 +94,7 @@ def add_rules(router: APIRouter, store: Store, settings: ServerSettings, writer:
     @router.get("/slos")
     def slos() -> Response:
         watched = [rule for _, rule in sorted(current().rules.items()) if rule.kind == "slo"]
-        found = objectives(store, watched, time.time_ns() // 1_000_000)
+        found = objectives(store, watched, time.time_ns() // 1_000_000, told)
         return _json({"slos": found, "total": len(found), "next": None})
 
     @router.get("/slos/{name}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from dash import html
@@ -11,6 +11,7 @@ from dash import html
 from tailtrace.analytics.alerting import book
 from tailtrace.analytics.jobs.alerts import where_of
 from tailtrace.analytics.queries.alerts import replay
+from tailtrace.analytics.queries.goals import Goal, goals_of
 from tailtrace.analytics.queries.rule_states import RuleState, rule_states
 from tailtrace.analytics.queries.window import newest_ns
 from tailtrace.dashboard.components.page import table, tag
@@ -26,7 +27,8 @@ STATES: Final = {"firing": "bad", "clear": "good", "between": "warn"}
 
 
 def rule_parts(settings: ServerSettings) -> dict[str, Callable[[Store, Text, dict[str, str]], Any]]:
-    """By name; they need to know where the rules file is."""
+    """By name; they need to know where the rules file is, and what services are for."""
+    told = goals_of(settings.goals)
 
     def named(store: Store, name: str) -> Any:
         rule = book.load(store, settings.alerts_file).rules.get(name)
@@ -35,13 +37,13 @@ def rule_parts(settings: ServerSettings) -> dict[str, Callable[[Store, Text, dic
         return rule
 
     def states(store: Store, text: Text, spec: dict[str, str]) -> Any:
-        return _states(store, text, named(store, spec["rule"]))
+        return _states(store, text, named(store, spec["rule"]), told)
 
     def past(store: Store, text: Text, spec: dict[str, str]) -> Any:
         rule, newest = named(store, spec["rule"]), newest_ns(store)
         if newest is None:
             return html.P(text("rules.no_states"), className="tt-muted")
-        fired = replay(store, rule, (newest - _DAY_NS) // _S, newest // _S + 1, where_of(settings))
+        fired = replay(store, rule, (newest - _DAY_NS) // _S, newest // _S + 1, where_of(settings), told)
         if not fired:
             return html.P(text("rules.replay.none"), className="tt-muted")
         heads = [(text("regressions.since"), ""), (text("regressions.until"), ""), (text("rules.summary"), "")]
@@ -50,9 +52,9 @@ def rule_parts(settings: ServerSettings) -> dict[str, Callable[[Store, Text, dic
     return {"rule_states": states, "rule_replay": past}
 
 
-def _states(store: Store, text: Text, rule: Any) -> Any:
+def _states(store: Store, text: Text, rule: Any, told: Mapping[str, Goal]) -> Any:
     """How a rule stands on each service it watches."""
-    found = rule_states(store, rule, time.time_ns() // 1_000_000)
+    found = rule_states(store, rule, time.time_ns() // 1_000_000, told)
     if not found:
         return html.P(text("rules.no_states"), className="tt-muted")
     number = "is-number"

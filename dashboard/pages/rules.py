@@ -22,6 +22,7 @@ from tailtrace.ingest.store import Store
 
 _PATH: Final = "/rules"
 _METRICS: Final = ("duration", "ttft", "tpot")
+_INDICATORS: Final = (*_METRICS, "availability", "goodput", "per_token", "tokens_per_s")
 _COMMON: Final = (Field("name", required=True), Field("service"), Field("model"))
 _LAST: Final = (Field("channels", "list"), Field("enabled", "bool"))
 FIELDS: Final = {
@@ -31,9 +32,9 @@ FIELDS: Final = {
         Field("above", required=True), Field("clear"), Field("window"), Field("hold"), Field("min_n", "number"), *_LAST,
     ),
     "slo": (
-        *_COMMON, Field("sli", "choice", (*_METRICS, "availability", "goodput"), required=True),
+        *_COMMON, Field("sli", "choice", _INDICATORS, required=True),
         Field("objective", "number", required=True), Field("within"), Field("ttft_within"), Field("tpot_within"),
-        Field("min_n", "number"), *_LAST,
+        Field("tokens_per_s", "number"), Field("min_n", "number"), *_LAST,
     ),
     "silence": (*_COMMON, Field("after"), Field("lost", "number"), *_LAST),
 }  # fmt: skip
@@ -88,9 +89,12 @@ def sentence(text: Text, rule: Any) -> str:
     """What a rule says, in one line."""
     where = " · ".join(part for part in (rule.service or text("rules.every"), rule.model) if part)
     values = {name: value for name, value in rule.model_dump().items() if isinstance(value, str | int | float)}
-    values["metrics"] = ", ".join(text(f"choice.{one}") for one in getattr(rule, "metrics", ()))
+    metrics = ", ".join(text(f"choice.{one}") for one in getattr(rule, "metrics", ()))
+    values["metrics"] = metrics or text("rules.by_goal")
     values["metric"] = text.or_else(f"choice.{values.get('metric', '')}", "")
     values["sli"] = text.or_else(f"choice.{values.get('sli', '')}", "")
+    if getattr(rule, "sli", "") == "tokens_per_s":
+        values["within"] = text("slos.tokens_per_s", least=f"{rule.tokens_per_s:g}")
     values["percent"] = f"{100 * values.get('objective', 0):g}"
     values["quantile"] = f"P{100 * values.get('q', 0):g}"
     values["least"] = f"{100 * values.get('at_least', 0):g}"

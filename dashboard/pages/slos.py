@@ -8,6 +8,7 @@ from typing import Any, Final
 from dash import html
 
 from tailtrace.analytics.alerting import book
+from tailtrace.analytics.queries.goals import goals_of
 from tailtrace.analytics.queries.objectives import Burn, Hour, Objective, objective, objectives
 from tailtrace.dashboard.address import Address
 from tailtrace.dashboard.components.attributes import aria
@@ -35,7 +36,7 @@ def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, addr
         return html.Div([head, read_only_note(text), notice(text("slos.none"), text("slos.none.hint"))],
                         className="tt-page")  # fmt: skip
     now_ms = time.time_ns() // 1_000_000
-    found = objectives(store, list(rules.values()), now_ms)
+    found = objectives(store, list(rules.values()), now_ms, goals_of(settings.goals))
     if not found:
         return html.Div([head, notice(text("slos.no_data"), text("slos.no_data.hint"))], className="tt-page")
     chosen = next((one for one in found if (one.rule, one.service) == (address.id, address.service)), found[0])
@@ -79,7 +80,9 @@ def percent(value: float | None) -> str:
 
 
 def goal(text: Text, one: Objective) -> str:
-    """`99 % first token within 2.00 s`."""
+    """`99 % first token within 2.00 s`, `95 % at least 2,000 tokens/s`."""
+    if one.tokens_per_s is not None:
+        return f"{percent(one.objective)} {text('slos.tokens_per_s', least=count(round(one.tokens_per_s)))}"
     sli = text.or_else(f"choice.{one.sli}", one.sli)
     limits = ", ".join(
         f"{text.or_else(f'chart.{name}', name)} ≤ {duration(ns)}" if one.sli == "goodput" else f"≤ {duration(ns)}"

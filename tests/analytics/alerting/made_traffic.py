@@ -30,10 +30,11 @@ def insert_traffic(
     version: str = "",
     replica: str = "",
     tokens: int = 0,
+    streaming: str = "true",
     seed: int = 1,
 ) -> int:
-    """`per_minute` requests of every service and route, evenly spaced, with a TPOT where `tokens` is given; gives how
-    many they are.
+    """`per_minute` requests of every service and route, evenly spaced, with output and a TPOT where `tokens` is given;
+    gives how many they are.
     """
     times = np.arange(since_s, until_s, 60.0 / per_minute)
     draw = np.random.default_rng([seed, since_s])
@@ -54,7 +55,8 @@ def insert_traffic(
         "Route": [route for _, route in places] * len(times), "Kind": ["request"] * len(at),
         "IsRoot": [True] * len(at), "DurationNs": total, "TtftNs": first, "Outcome": [outcome] * len(at),
         "Version": [version] * len(at), "Replica": [replica] * len(at),
-        "Streaming": ["true"] * len(at), "Model": ["m"] * len(at), "SampleWeight": pa.array([1] * len(at), pa.uint32()),
+        "Streaming": [streaming] * len(at), "Model": ["m"] * len(at),
+        "SampleWeight": pa.array([1] * len(at), pa.uint32()),
         "SpanCount": pa.array([3] * len(at), pa.uint32()), "Stratum": pa.array([7] * len(at), pa.uint64()),
         "UnexplainedNs": pa.array([MS] * len(at), pa.uint64()),
         "UnexplainedTtftNs": pa.array([MS] * len(at), pa.uint64()),
@@ -64,6 +66,7 @@ def insert_traffic(
     }  # fmt: skip
     if tokens:
         columns["TpotNs"] = stages["decode"] // np.uint64(tokens)
+        columns["OutputTokens"] = pa.array([tokens] * len(at), pa.uint32())
     store.insert_arrow("requests", pa.table(columns))
     return len(at)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from string import ascii_letters, digits
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
 from tailtrace.analytics.alerting.message import of_change, text_of
 from tailtrace.analytics.jobs.change_rows import ChangeRow
 from tailtrace.analytics.jobs.signals import _with_evidence
+from tailtrace.analytics.queries.goals import Goal
 
 HOSTILE = "<!channel> @here [x](http://evil.example) `rm` **b**\n\u202egnp.exe www.evil.example <script>"
 SINCE = 1_790_013_720  # 2026-09-21 18:02 UTC
@@ -74,6 +75,24 @@ def test_the_sentence() -> None:
         "P99 TTFT of chat rose from 800 ms to 1.4 s since 02:02 (version 1.8.2), 81 % of it queue, "
         "traffic mix explains 6 %, three traces"
     )
+
+
+def test_the_sentence_of_an_offline_service_names_what_its_goal_is_about() -> None:
+    body = orjson.loads(change().body)
+    output = [{"per_token_ns": 21.2 * MS, "tokens_per_s": 951.0}, {"per_token_ns": 30.4 * MS, "tokens_per_s": 642.0}]
+    rows = {"metric": "duration", "body": orjson.dumps({**body, "output": output}).decode()}
+    start = "P99 duration of chat rose from 800 ms to 1.4 s"
+    for told, words in (
+        ({"chat": "offline"}, f"{start} (21.2 ms to 30.4 ms a token, 951 to 642 tokens/s) since 02:02"),
+        ({"other": "offline"}, f"{start} since 02:02"),
+    ):
+        goals = cast("dict[str, Goal]", told)
+        summary, made = of_change([change(**rows)], "https://tt", "Asia/Shanghai", (), goals)
+        assert summary.startswith(words)
+        assert (made["goal"], made["after"]["per_token_ns"]) == (goals.get("chat", "online"), 30.4 * MS)
+    summary, made = of_change([change(metric="duration")], "https://tt", "Asia/Shanghai", (), {"chat": "offline"})
+    assert summary.startswith(f"{start} since 02:02")
+    assert made["before"]["tokens_per_s"] is None
 
 
 def test_the_text_has_everything_that_whoever_is_woken_needs() -> None:

@@ -21,6 +21,8 @@ from tailtrace.ingest.store import Store
         ({"name": "r", "kind": "threshold", "metric": "ttft", "above": "2"}, "above: a time is a number and a unit"),
         ({"name": "r", "kind": "threshold", "metric": "ttft", "above": "1s", "clear": "2s"}, "clear (2s) is above"),
         ({"name": "r", "kind": "slo", "sli": "ttft", "objective": 0.99}, "needs `within`"),
+        ({"name": "r", "kind": "slo", "sli": "per_token", "objective": 0.99}, "needs `within`"),
+        ({"name": "r", "kind": "slo", "sli": "tokens_per_s", "objective": 0.99}, "needs the least of them"),
         ({"name": "r", "servce": "x"}, "servce: Extra inputs are not permitted"),
         ({"name": ""}, "name: String should have at least 1 character"),
     ],

@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 from seeding import SECOND, T0, insert_requests, request
 
-from tailtrace.analytics.queries.goals import goals_of
+from tailtrace.analytics.queries.goals import goals_of, service_goals
 from tailtrace.analytics.queries.why import why
 from tailtrace.dashboard import create_app
 from tailtrace.errors import ConfigError
@@ -59,6 +59,22 @@ def test_what_is_set_wins_and_a_question_may_differ(store: Store, settings: Serv
     body = client.get("/api/v1/why", params=asked).json()
     assert (body["goal"], body["goal_guessed"]) == ("online", False)
     assert client.get("/api/v1/why", params={**asked, "goal": "offline"}).json()["goal"] == "offline"
+
+
+def test_an_engines_first_token_of_an_answer_that_was_not_streamed_makes_nobody_wait(store: Store) -> None:
+    """Both guesses, of the headline and of alerts, say the same; what is set wins."""
+    fill(store, TtftNs=100 * MS, Streaming="false")
+    assert why(store, "api", *WINDOW).goal == "offline"
+    assert service_goals(store, {}) == {"api": "offline"}
+    assert service_goals(store, {"api": "online", "other": "offline"}) == {"api": "online", "other": "offline"}
+
+
+def test_goals_of_services_are_guessed_from_the_day_before_the_newest_data(store: Store) -> None:
+    fill(store, TtftNs=100 * MS)
+    insert_requests(
+        store, [request(1000 + k, duration_ns=MS, end_ns=T0 + (200_000 + k) * SECOND, Service="b") for k in range(9)]
+    )
+    assert service_goals(store, {}) == {"b": "offline"}
 
 
 @pytest.mark.parametrize("text", ["api", "api=fast", "=online", "api=online, b=offline"])

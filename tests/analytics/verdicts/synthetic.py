@@ -44,6 +44,7 @@ def requests(
         cached_tokens=np.full(count, np.nan),
         client_rtt_ns=np.full(count, rtt_ms * MS),
         ok=np.ones(count, np.bool_),
+        streamed=np.ones(count, np.bool_),
         replica=np.arange(count) % 2 if replica is None else np.full(count, replica),
         replicas=tuple(GPUS),
     )

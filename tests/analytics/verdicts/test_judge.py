@@ -168,6 +168,10 @@ def test_a_second_replica_on_a_gpu_is_no_stranger() -> None:
     assert strangers(before, during, ("GPU-a0",)) == ()
     (proof,) = strangers(before, replace(during, counters=beside(counters(), inside=2, outside=1)), ("GPU-a0",))
     assert proof.value == 1.0
+    # A window in which nobody counted is taken to be as the reference was.
+    crowded = replace(before, counters=beside(counters(), inside=3, outside=0))
+    assert len(strangers(crowded, replace(during, counters=counters()), ("GPU-a0",))) == 1
+    assert strangers(before, replace(during, counters=counters()), ("GPU-a0",)) == ()
 
 
 def test_heavier_traffic_is_not_a_slower_service() -> None:
