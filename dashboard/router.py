@@ -178,7 +178,7 @@ def _clientside() -> list[tuple[str, tuple[Any, ...], bool]]:
     """Functions of assets/b_callbacks.js: name, dependencies, whether the first call is left out."""
     filters = {"type": "filter", "key": ALL}
     refresh = State({"type": "refresh", "key": ALL}, "value")
-    graph, figure = {"type": "graph", "name": MATCH}, {"type": "figure", "name": MATCH}
+    place, figure = {"type": "graph-place", "name": MATCH}, {"type": "figure", "name": MATCH}
     clicks, selections = (Input({"type": "graph", "name": ALL}, name) for name in ("clickData", "selectedData"))
     zoomed = Output("url", "search", allow_duplicate=True)
     layouts = Input({"type": "graph", "name": ALL}, "relayoutData")
@@ -187,7 +187,7 @@ def _clientside() -> list[tuple[str, tuple[Any, ...], bool]]:
     return [
         ("tick", (Output("tick", "data"), Input("clock", "n_intervals"), refresh, State("tick", "data")), True),
         ("filter", (*both, State(filters, "id")), True),
-        ("figure", (Output(graph, "figure"), Input(figure, "data"), Input("theme", "data")), False),
+        ("figure", (Output(place, "children"), Input(figure, "data"), Input("theme", "data")), False),
         ("zoom", (zoomed, layouts, address), True),
         ("box", (zoomed, selections, address), True),
         (

@@ -32,6 +32,10 @@ window.dash_clientside = window.dash_clientside || {};
     return value;
   }
 
+  let line = Promise.resolve();
+  // After the next frame; a tab that is hidden has none.
+  const painted = () => new Promise((next) => (document.hidden ? setTimeout(next) : requestAnimationFrame(() => setTimeout(next))));
+
   // Not now: the last answer is still on its way (a newer question would drop it), text is marked, a menu is open, the pointer is
   // on a chart, or nobody looks at the tab.
   const BUSY = "#body[data-dash-is-loading], .hoverlayer .hovertext, [aria-expanded=true]:not(.tt-fold)";
@@ -97,8 +101,13 @@ window.dash_clientside = window.dash_clientside || {};
       return [after === null ? keep() : after, ids.map(keep)];
     },
 
-    figure: function (figure) {
-      return figure ? coloured(figure, resolver()) : keep();
+    // One after the other, each when the one before has been painted: the first chart does not wait for the last.
+    figure: function (chart) {
+      if (!chart) return keep();
+      const graph = () => ({ type: "Graph", namespace: "dash_core_components", props: { ...chart.graph, figure: coloured(chart.figure, resolver()) } });
+      const own = line.then(graph);
+      line = own.then(() => painted());
+      return own;
     },
 
     zoom: function (layouts, search) {

@@ -198,8 +198,8 @@
       const colour = tt.stageColour(stage);
       const bar = tt.make("div", { class: "tt-span" + (stage ? "" : " is-unstaged"), style: `left:${left}%;width:${width}%;background:${colour}`, title: `${model.name(index)} ${label}` });
       const nodes = [bar, ...this.outside(index, start, start + length)];
-      for (const one of model.derivedOf.get(index) || []) nodes.push(this.piece("tt-derived", one, data.words[one[1]]));
-      for (const one of model.pathOf.get(index) || []) nodes.push(this.piece("tt-critical", one, null));
+      for (const one of this.drawn(model.derivedOf.get(index))) nodes.push(this.piece("tt-derived", one, data.words[one[1]]));
+      for (const one of this.drawn(model.pathOf.get(index), false)) nodes.push(this.piece("tt-critical", one, null));
       const right = Math.min(100, left + width);
       nodes.push(tt.make("span", right > 88 ? { class: "tt-length is-left", style: `right:${Math.max(0, 100 - left)}%` } : { class: "tt-length", style: `left:${Math.max(0, right)}%` }, label));
       if (right > 88 && left < 10) nodes[nodes.length - 1] = tt.make("span", { class: "tt-length is-inside" }, label);
@@ -214,6 +214,24 @@
       const [from, to] = [parent[0] + own, parent[1] + own];
       const parts = [[start, Math.min(from, end)], [Math.max(to, start), end]].filter(([a, b]) => b > a);
       return parts.map(([a, b]) => tt.make("div", { class: "tt-outside", style: `left:${this.position(a)}%;width:${this.position(b) - this.position(a)}%` }));
+    }
+
+    // Segments of one row as they can be told apart: those less than half a pixel apart are one, and what lies outside the zoom
+    // is left out. A root can have ten thousand of them.
+    drawn(segments, byStage = true) {
+      if (!segments) return [];
+      const [from, to] = this.window;
+      const near = ((to - from) * 0.5) / Math.max(1, this.scroll.clientWidth);
+      const parts = [];
+      let last = null;
+      for (const [row, stage, start, length] of segments) {
+        const begin = start + this.model.shift(row);
+        if (begin > to || begin + length < from) continue;
+        if (last && (!byStage || last[1] === stage) && start - (last[2] + last[3]) < near && start >= last[2]) {
+          last[3] = Math.max(last[3], start + length - last[2]);
+        } else parts.push((last = [row, stage, start, length]));
+      }
+      return parts;
     }
 
     piece(kind, segment, stage) {

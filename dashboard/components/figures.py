@@ -35,14 +35,16 @@ _NAMES: Final = ("P50", "P95", "P99")
 def chart(
     name: str, title: str, caption: Any, figure: dict[str, Any], *extra: Any, wide: bool = False, height: int = 190
 ) -> Any:
-    """A panel with a chart in it; the figure travels in a store and is coloured in the browser."""
+    """A panel with a chart in it; the figure travels in a store, is coloured in the browser and only then has a graph.
+
+    A graph that is there before its figure is drawn twice, and empty charts are what a page would wait for first.
+    """
+    graph = {"id": {"type": "graph", "name": name}, "config": CONFIG, "style": {"height": f"{height}px"}}
     return html.Section(
         [
             html.Div([html.H2(title), html.Span(caption, className="tt-caption")], className="tt-panel-head"),
-            dcc.Store(id={"type": "figure", "name": name}, data=figure),
-            dcc.Graph(
-                id={"type": "graph", "name": name}, config=CONFIG, className="tt-graph", style={"height": f"{height}px"}
-            ),
+            dcc.Store(id={"type": "figure", "name": name}, data={"figure": figure, "graph": graph}),
+            html.Div(id={"type": "graph-place", "name": name}, className="tt-graph", style={"height": f"{height}px"}),
             html.Button("⊞", className="tt-plain tt-as-table", **data_of(as_table=name), **aria(label=f"⊞ {title}")),
             *extra,
         ],
