@@ -14,6 +14,7 @@ from tailtrace.dashboard.components.attributes import aria, data
 from tailtrace.dashboard.components.link import link
 from tailtrace.dashboard.format import count, moment, zone_name
 from tailtrace.dashboard.text import LANGUAGES, Text
+from tailtrace.errors import Rejected
 from tailtrace.ingest.store import Store
 
 # Groups of pages in the order of use: look, ask why, be told, look after.
@@ -119,7 +120,7 @@ def picker(text: Text, key: str, value: str, *, inline: bool = False) -> Any:
     """A moment in the reader's zone; the address holds it in UTC. `inline` says its name inside instead of above."""
     return dmc.DateTimePicker(
         id={"type": "filter", "key": key},
-        value=moment(parse_time(value)) if value else None,
+        value=_picked(value),
         label=None if inline else text(f"range.{key}"),
         placeholder=text(f"range.{key}"),
         valueFormat="YYYY-MM-DD HH:mm:ss",
@@ -131,6 +132,14 @@ def picker(text: Text, key: str, value: str, *, inline: bool = False) -> Any:
         popoverProps={"withinPortal": inline},
         **aria(label=text(f"range.{key}")),
     )
+
+
+def _picked(value: str) -> str | None:
+    """What a picker shows; nothing for an address that says no moment: the page itself says what was wrong."""
+    try:
+        return moment(parse_time(value)) if value else None
+    except Rejected:
+        return None
 
 
 def freshness_words(store: Store, text: Text) -> list[Any]:

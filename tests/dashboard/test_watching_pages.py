@@ -1,14 +1,22 @@
-"""Rules, channels, SLOs and alerts in the browser: made, changed, removed; what a reader without the right sees."""
+"""Rules, channels, SLOs and alerts in the browser: made, changed, removed; what a reader without the right sees; and
+every page over hostile telemetry.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
-from dashboard_seed import HOSTILE
+from dashboard_seed import HOSTILE, TRACE
+from hostile_seed import fill_hostile
+from seeding import SECOND, T0
 from starlette.testclient import TestClient
 
 from tailtrace.dashboard import create_app
+from tailtrace.dashboard.pages import NAVIGATION
 from tailtrace.ingest.settings import ServerSettings
 from tailtrace.ingest.store import Store
 from tailtrace.ingest.tokens import TokenFile, tokens_file
@@ -23,6 +31,27 @@ BODY = """{"service": "api", "metric": "duration", "before": {"ns": 100000000, "
 "stages": [{"stage": "queue", "before_ns": 10000000, "after_ns": 50000000, "share": 0.97}],
 "examples": [{"trace_id": "00000000000000000000000000000001", "start_unix_ns": "1790000000000000000",
 "duration_ns": 140000000}], "links": {"requests": "http://elsewhere.example/requests?service=api"}}"""
+NAME = quote(HOSTILE)
+PAGES = (
+    *(f"{one.path}?service={NAME}" for one in NAVIGATION),
+    f"/requests?service={NAME}&box={T0 - 90 * SECOND},{T0 - 30 * SECOND},0,{10 * SECOND}",
+    f"/requests?text={NAME}&model={NAME}&columns=model,version,replica,tenant,request&facets={NAME}",
+    f"/requests/{TRACE}?span={3:016x}",
+    f"/requests/{1:032x}",
+    "/alerts?id=e",
+    f"/alerts?id={NAME}&state={NAME}",
+    f"/rules?id={NAME}&kind={NAME}",
+    f"/what-if?service={NAME}&x_queue={NAME}&order={NAME}&since={NAME}",
+)
+# These show nothing of what a sender chose.
+SILENT = (
+    f"/channels?service={NAME}",
+    f"/channels?id={NAME}",
+    f"/settings?service={NAME}",
+    f"/requests/{NAME}",
+    f"/compare?service={NAME}&a_filter=model%3D{NAME}&b_filter=tenant%3D{NAME}",
+    f"/{NAME}",
+)
 
 
 def field(page: Any, name: str) -> Any:
@@ -100,6 +129,29 @@ def test_an_alert_shows_its_evidence_and_is_acknowledged(seeded: Store, serve: S
     page.locator(".tt-tag", has_text="acknowledged").wait_for()
 
 
+def test_alerts_are_listed_by_state(seeded: Store, serve: Serve, page: Any) -> None:
+    seeded.command(ALERT, {"body": BODY})
+    old = "('e2', 'p95', 'd', 'resolved', '2026-09-20 14:00:00', 'P95 of gateway was slower', {body:String}, 1)"
+    seeded.command(ALERT.split("VALUES")[0] + f"VALUES {old}", {"body": BODY})
+    page.goto(serve(seeded) + "/alerts")
+    found = page.locator(".tt-finding")
+    found.nth(1).wait_for()
+    states = page.locator(".tt-filters label")
+    past, now = found.filter(has_text="P95 of gateway was slower"), found.filter(has_text="P95 of api is 40 % slower")
+    for state, shown, hidden in (("over", past, now), ("open", now, past)):
+        states.filter(has_text=re.compile(f"^{state}$")).click()
+        hidden.wait_for(state="detached")
+        shown.wait_for()
+    assert "state=open" in page.url
+    states.filter(has_text="acknowledged").click()
+    page.locator("#body h2", has_text="No alert").wait_for()
+    page.reload()
+    page.locator("#body h2", has_text="No alert").wait_for()
+    states.filter(has_text="All").click()
+    found.nth(1).wait_for()
+    assert "state=" not in page.url
+
+
 def test_who_may_only_read_sees_no_buttons_and_why(
     seeded: Store, settings: ServerSettings, serve: Serve, page: Any
 ) -> None:
@@ -118,18 +170,23 @@ def test_who_may_only_read_sees_no_buttons_and_why(
         assert page.locator("button[data-post], form[data-send]").count() == 0, path
 
 
-def test_hostile_names_stay_text(seeded: Store, settings: ServerSettings, serve: Serve, page: Any) -> None:
-    seeded.command(ALERT.replace("P95 of api is 40 % slower", HOSTILE), {"body": BODY.replace("queue", HOSTILE[:10])
-                   .replace('"api"', '"<img src=x onerror=window.hacked=1>"')})  # fmt: skip
-    client = TestClient(create_app(seeded, settings), base_url="http://127.0.0.1")
-    marker = {"text": "<b>x</b><img src=x onerror=window.hacked=1>", "service": "api", "time": "2026-09-21T14:12:00Z"}
-    assert client.post("/api/v1/markers", json=marker).status_code == 201
-    address = serve(seeded)
-    for path in ("/", "/requests?service=api", "/regressions", "/alerts", "/alerts?id=e1", "/rules?id=%3Cb%3E"):
+def test_hostile_text_stays_text_on_every_page(
+    store: Store, settings: ServerSettings, serve: Serve, page: Any, tmp_path: Path
+) -> None:
+    fill_hostile(store, tmp_path)
+    client = TestClient(create_app(store, settings), base_url="http://127.0.0.1")
+    rule = {"kind": "slo", "name": "fast", "service": HOSTILE, "sli": "duration", "objective": 0.9, "within": "1s"}
+    assert client.post("/api/v1/rules", json=rule).status_code == 201
+    address, silent = serve(store), set()
+    for path in dict.fromkeys((*PAGES, *SILENT)):
         page.goto(address + path)
         page.locator("#body h1").first.wait_for()
-        page.locator("#body[data-dash-is-loading]").wait_for(state="detached")
-        assert page.evaluate("window.hacked") is None
-        assert page.locator("img[src=x]").count() == 0
-    page.goto(address + "/")
-    page.locator(".annotation-text", has_text="<b>x</b>").first.wait_for()
+        page.locator("#body[data-dash-is-loading], .tt-loading-later").first.wait_for(state="detached")
+        assert page.evaluate("window.hacked") is None, path
+        assert page.locator("img[src=x], a[href^='javascript:']").count() == 0, path
+        if not page.evaluate("document.body.innerText.includes('<img src=x')"):
+            silent.add(path)
+    assert silent == set(SILENT)
+    # A chart's words know tags of their own.
+    page.goto(f"{address}/?service={NAME}")
+    page.locator(".annotation-text", has_text="<img src=x").first.wait_for()
