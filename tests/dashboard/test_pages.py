@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from dashboard_seed import HOSTILE, TRACE, Spans, spans_of
 from dashboard_stores import SlowFirst
 from seeding import insert_requests, insert_traces, request
+from slower_seed import DAY, fill_slower
 
 from tailtrace.dashboard.components.figures import CONFIG
 from tailtrace.ingest.store import Store
@@ -24,12 +26,56 @@ def test_overview_says_what_is_slow(seeded: Store, serve: Serve, page: Any) -> N
     sentence.wait_for()
     assert "queue" in sentence.inner_text()
     assert page.locator(".tt-table tbody tr").count() == 2
-    page.locator(".js-plotly-plot").first.wait_for()
+    page.locator(".js-plotly-plot").nth(3).wait_for()
     assert page.locator(".js-plotly-plot").count() == 4
     assert page.locator(".modebar-btn").count() == 0
     assert page.locator("text=times in UTC").is_visible()
     assert page.locator("h2.tt-section").inner_text() == "api"
     assert page.locator(".tt-badge.is-simulated").count() >= 2
+
+
+def test_what_is_in_trouble_since_when_and_why(store: Store, serve: Serve, page: Any) -> None:
+    fill_slower(store)
+    page.goto(serve(store) + "/?service=api")
+    sentences = page.locator(".tt-sentences .tt-sentence")
+    sentences.nth(1).wait_for()
+    first, second = sentences.nth(0), sentences.nth(1)
+    assert "is-trouble" in (first.get_attribute("class") or "")
+    assert "is-trouble" not in (second.get_attribute("class") or "")
+    assert second.inner_text().startswith("● b:")  # busier, but nothing is wrong with it
+    told = first.inner_text()
+    assert told.startswith("▲ api:")
+    assert "Duration is slower since 2026-09-21 13:40. queue makes 97 % of it." in told
+    assert re.search(r"P95 1(09|10|11) ms → (89|90|91)\.\d s against the same hours yesterday", told)
+
+    def panel(title: str) -> Any:
+        return page.get_by_role("region", name=title, exact=True)
+
+    bars = panel("Median and tail by stage").locator(".tt-split-row")
+    assert [words.split("\n")[0] for words in bars.all_inner_texts()] == ["P50", "P99"]
+    median, tail = (bars.nth(at).locator(".tt-bar") for at in (0, 1))
+    assert re.fullmatch(r"decode .* ms \(90 %\), unexplained .* \(10 %\)", median.get_attribute("aria-label"))
+    assert re.match(r"queue .* s \(100 %\), decode ", tail.get_attribute("aria-label"))
+    assert median.bounding_box()["width"] < 0.02 * tail.bounding_box()["width"]
+
+    row = panel("Against the same hours yesterday").locator("tbody tr")
+    row.wait_for()
+    assert re.search(r"api · m.*1(09|10|11) ms → (89|90|91)\.\d s.*▲.*queue \+(89|90|91)\.\d s", row.inner_text(), re.S)
+    query = parse_qs(urlsplit(row.get_by_role("link", name="Compare").get_attribute("href")).query)
+    assert int(query["since"][0]) - int(query["a_since"][0]) == DAY
+    assert "Nothing is stored from then." in panel("Against the same hours last week").inner_text()
+
+    # A quarter of the time it works; 40 s of the hour nobody waits.
+    waiting = panel("GPU time").locator(".tt-sentence")
+    waiting.wait_for()
+    words = r"74 % of GPU time was idle while requests waited: more work arrives than the engine can do \d+ %"
+    assert re.match(words, waiting.inner_text())
+
+    drawn = panel("Time per output token").locator(".js-plotly-plot")
+    drawn.locator(".main-svg").first.wait_for()
+    medians = drawn.evaluate("node => Array.from(node.data[0].y).filter(one => one !== null)")
+    assert len(medians) > 50
+    assert all(4.9 < one < 5.1 for one in medians)
 
 
 def test_no_chart_can_be_sent_to_a_cloud() -> None:
