@@ -60,10 +60,13 @@ class CpuQuota:
         self._allowed = Series("tailtrace.host.cgroup.cpu_limit", of)
         self._place = place
         self._file = KeptFile(place[0] / "cpu.stat") if place else None
+        names = ("cpu.max",) if place and place[1] == 2 else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+        self._limits = [KeptFile(place[0] / name) for name in names] if place else []
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
+        for file in (self._file, *self._limits):
+            if file is not None:
+                file.close()
         for metric in ("throttled", "cpu_limit"):
             self._absences.clear(f"tailtrace.host.cgroup.{metric}{self._suffix}")
 
@@ -98,15 +101,9 @@ class CpuQuota:
 
     def _limit(self) -> float | None:
         """CPUs the quota allows; None without a quota."""
-        assert self._place is not None
-        folder, version = self._place
         try:
-            if version == 2:
-                quota, period = (folder / "cpu.max").read_text(encoding="ascii").split()
-            else:
-                quota = (folder / "cpu.cfs_quota_us").read_text(encoding="ascii").strip()
-                period = (folder / "cpu.cfs_period_us").read_text(encoding="ascii").strip()
-        except (OSError, ValueError):
+            quota, period = b" ".join(file.read() or b"" for file in self._limits).decode("ascii").split()
+        except ValueError:
             return None
         return None if quota == "max" or int(quota) <= 0 else int(quota) / int(period)
 
