@@ -55,6 +55,7 @@ def request_filters(text: Text, address: Address, known: Services, path: str) ->
                 value=list(chosen_columns(address)),
                 leftSection=html.Span(text("filter.columns"), className="tt-caption"),
                 leftSectionWidth=84,
+                leftSectionPointerEvents="none",
                 size="xs",
                 w=112,
                 className="tt-columns-choice",

@@ -1,4 +1,6 @@
-"""Every page in both languages and themes, the heatmap's box, facets, export, zones; no serious axe finding."""
+"""Every page in both languages and themes, the list's box, facets, columns, saved views and live tail, export, zones;
+no serious axe finding.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dashboard_seed import HOSTILE, TRACE
-from seeding import SECOND, T0
+from dashboard_seed import HOSTILE, MS, TRACE
+from seeding import SECOND, T0, insert_requests, request
 from starlette.testclient import TestClient
 
 from tailtrace.analytics.queries.export import safe
@@ -66,6 +68,55 @@ def test_facets_narrow_and_open_again(seeded: Store, serve: Serve, page: Any) ->
     page.locator("#showing").filter(has_text="1 of 1").wait_for()
     page.locator(".tt-facet.is-on", has_text="gateway").click()
     page.locator("#showing").filter(has_text="50 of 121").wait_for()
+
+
+def test_columns_are_chosen_and_kept_in_the_address(seeded: Store, serve: Serve, page: Any) -> None:
+    page.goto(serve(seeded) + "/requests?service=api&columns=tenant,duration,nothing")
+    heads = page.locator("thead th")
+    heads.nth(2).wait_for()
+    assert heads.all_inner_texts() == ["Start", "Duration", "Tenant"]
+    page.locator(".tt-columns-choice .mantine-MultiSelect-input").click()
+    page.get_by_role("option", name="Model").click()
+    heads.filter(has_text="Model").wait_for()
+    assert heads.all_inner_texts() == ["Start", "Model", "Duration", "Tenant"]
+    assert page.locator("tbody tr").first.locator("td").nth(1).inner_text() == "m"
+    page.reload()
+    heads.filter(has_text="Model").wait_for()
+
+
+def test_a_view_is_saved_opened_and_removed(seeded: Store, serve: Serve, page: Any) -> None:
+    address = serve(seeded)
+    page.goto(address + "/requests?order=slowest&min=200ms&cursor=")
+    page.locator("#showing").filter(has_text="21 of 21").wait_for()
+    page.get_by_text("Saved views").click()
+    page.get_by_text("None yet; they are kept in this browser.").wait_for()
+    page.get_by_placeholder("Name of this view").fill(HOSTILE)
+    page.get_by_role("button", name="Save this view").click()
+    page.goto(address + "/requests")
+    page.locator("#showing").filter(has_text="50 of 121").wait_for()
+    page.get_by_text("Saved views").click()
+    page.locator(".tt-saved-row a", has_text=HOSTILE).click()
+    page.locator("#showing").filter(has_text="21 of 21").wait_for()
+    assert page.url == address + "/requests?order=slowest&min=200ms"
+    assert page.evaluate("window.hacked") is None
+    row = page.locator(".tt-saved-row", has_text=HOSTILE)
+    if not row.is_visible():
+        page.get_by_text("Saved views").click()
+    row.get_by_role("button").click()
+    row.wait_for(state="detached")
+    page.reload()
+    page.get_by_text("Saved views").click()
+    page.get_by_text("None yet; they are kept in this browser.").wait_for()
+
+
+def test_the_live_tail_shows_what_arrives(seeded: Store, serve: Serve, page: Any) -> None:
+    page.goto(serve(seeded) + "/requests?service=api")
+    page.locator("#showing").filter(has_text="50 of 120").wait_for()
+    page.get_by_label("Refresh").first.click()
+    page.get_by_role("option", name="Live tail").click()
+    insert_requests(seeded, [request(500, duration_ns=MS, end_ns=T0 + SECOND)])
+    page.locator("#showing").filter(has_text="50 of 121").wait_for()
+    assert page.locator("tbody tr").first.get_attribute("data-href") == f"/requests/{500:032x}"
 
 
 def test_any_stage_sorts_and_attributes_are_searched(seeded: Store, serve: Serve, page: Any) -> None:
