@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from dashboard_stores import Down, SlowFirst
+from draw_question import draw_question
 from starlette.testclient import TestClient
 
 from tailtrace.dashboard import create_app
@@ -51,6 +52,16 @@ def test_ids_that_could_be_more_than_ids_are_refused(store: Store, settings: Ser
         assert client.delete(f"/api/v1/views/{bad}").status_code == 400
     use_view("*/ DROP")
     assert NamedStore(store).query("SELECT 1 AS n") == [{"n": 1}]
+
+
+def test_until_the_first_answer_the_page_has_its_shape(seeded: Store, serve: Serve, page: Any) -> None:
+    slow = SlowFirst(seeded)
+    page.goto(serve(slow) + "/requests?service=gateway")
+    page.locator("#body .tt-skeleton i").nth(3).wait_for()
+    assert page.locator("#showing").count() == 0
+    slow.go.set()
+    page.locator("#showing").filter(has_text="1 of 1").wait_for()
+    assert page.locator(".tt-skeleton").count() == 0
 
 
 def test_leaving_a_page_stops_it_and_waiting_is_told(seeded: Store, serve: Serve, page: Any) -> None:
@@ -111,17 +122,3 @@ def test_four_workers_share_nothing(seeded: Store, settings: ServerSettings, pat
             assert answer.status_code == 200
             bodies.append(answer.json()["response"]["body"])
     assert all(body == bodies[0] for body in bodies)
-
-
-def draw_question(client: TestClient, path: str) -> dict[str, Any]:
-    """What the browser asks to draw a page."""
-    declared = next(one for one in client.get("/_dash-dependencies").json() if "body.children" in one["output"])
-    values = {"pathname": path, "search": "", "data": 0}
-    inputs = [{**one, "value": values[one["property"]]} for one in declared["inputs"]]
-    state = [{**one, "value": None} for one in declared["state"]]
-    names = declared["output"].strip(".").split("...")
-    outputs = [dict(zip(("id", "property"), name.rsplit(".", 1), strict=True)) for name in names]
-    return {
-        "output": declared["output"], "outputs": outputs, "inputs": inputs, "state": state,
-        "changedPropIds": ["url.pathname"],
-    }  # fmt: skip

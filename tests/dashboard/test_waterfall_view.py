@@ -80,3 +80,22 @@ def test_the_rest_is_dimmed_and_the_address_says_so(odd: Store, serve: Serve, pa
     button.click()
     page.locator(".tt-row.is-dim").first.wait_for(state="detached")
     assert "dim" not in page.url
+
+
+def test_alike_siblings_are_one_row_until_opened(store: Store, serve: Serve, page: Any, tmp_path: Path) -> None:
+    spans: Spans = [(1, 0, "POST /chat", 0, 100, {"kind": 2}), (2, 1, "work", 0, 100, {})]
+    spans += [(10 + n, 1, "poll", 5 + n, 6 + n, {}) for n in range(9)]
+    spans += [(30 + n, 1, "ping", 50 + n, 51 + n, {}) for n in range(7)]
+    insert_traces(store, tmp_path, [encode_traces({"service.name": "front"}, spans_of(TRACE, spans))], "alike")
+    address = serve(store) + f"/requests/{TRACE}"
+    page.goto(address)
+    group = page.locator(".tt-row", has=page.locator(".tt-span.is-group"))
+    group.wait_for()
+    assert "× 9 alike" in group.inner_text()
+    assert page.locator(".tt-row").count() == 2 + 1 + 7
+    group.click()
+    page.locator(".tt-row", has_text="poll").nth(8).wait_for()
+    assert page.locator(".tt-row").count() == 2 + 9 + 7
+    page.goto(f"{address}?span={15:016x}")
+    page.locator(".tt-row.is-selected", has_text="poll").wait_for()
+    assert page.locator(".tt-span.is-group").count() == 0
