@@ -1,7 +1,8 @@
 """Which view of a page asked a query: so that leaving the page stops it, and a long one can say how far it is.
 
-The browser names each view by a random id. The id stands as a comment before every statement of the view, in whatever
-process runs it, so any worker can ask the store about it or stop it; nothing is kept here.
+The browser names each view by a random id. Every statement of the view carries it as the setting `log_comment`, in
+whatever process runs it, so any worker can ask the store about it or stop it; nothing is kept here. A comment in the
+statement would be lost: the engine writes a statement anew when it fills in parameters.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ HEADER: Final = "x-tailtrace-view"
 _VIEW: Final[ContextVar[str]] = ContextVar("view", default="")
 _PROGRESS: Final = """
 SELECT count() AS running, sum(read_rows) AS read, sum(total_rows_approx) AS total, max(elapsed) AS seconds
-FROM system.processes WHERE query LIKE {pattern:String} AND query NOT LIKE '%FROM system.processes%'
+FROM system.processes WHERE Settings['log_comment'] = {view:String}
 """
 
 
@@ -48,13 +49,14 @@ def use_view(view: str) -> None:
 
 def progress(store: Store, view: str) -> Progress:
     """How far the statements of a view are. Raises Rejected for what is no id."""
-    row = store.query(_PROGRESS, {"pattern": f"%{_comment(view)}%"}, role="jobs")[0]
+    _check(view)
+    row = store.query(_PROGRESS, {"view": view}, role="jobs")[0]
     return Progress(view, int(row["running"]), int(row["read"]), int(row["total"]), round(float(row["seconds"]) * 1e9))
 
 
 def stop(store: Store, view: str) -> None:
     """Stop the statements of a view. Raises Rejected for what is no id."""
-    _comment(view)
+    _check(view)
     store.cancel(view)
 
 
@@ -63,9 +65,9 @@ def was_stopped(error: BaseException) -> bool:
     return "QUERY_WAS_CANCELLED" in str(error)
 
 
-def _comment(view: str) -> str:
+def _check(view: str) -> None:
     try:
-        return query_id_comment(view)
+        query_id_comment(view)
     except ConfigError as error:
         raise Rejected("a view's id has 1 to 64 letters, digits and dashes") from error
 
@@ -79,12 +81,12 @@ class NamedStore:
     def query_arrow(
         self, sql: str, parameters: Parameters = None, *, role: Role = "ui", settings: Settings = None
     ) -> pa.Table:
-        return self._store.query_arrow(_named(sql), parameters, role=role, settings=settings)
+        return self._store.query_arrow(sql, parameters, role=role, settings=_named(settings))
 
     def query(
         self, sql: str, parameters: Parameters = None, *, role: Role = "ui", settings: Settings = None
     ) -> list[dict[str, Any]]:
-        return self._store.query(_named(sql), parameters, role=role, settings=settings)
+        return self._store.query(sql, parameters, role=role, settings=_named(settings))
 
     def insert_arrow(self, table: str, data: pa.Table, *, token: str | None = None, role: Role = "jobs") -> None:
         self._store.insert_arrow(table, data, token=token, role=role)
@@ -102,6 +104,6 @@ class NamedStore:
         self._store.close()
 
 
-def _named(sql: str) -> str:
+def _named(settings: Settings) -> Settings:
     view = _VIEW.get()
-    return f"{query_id_comment(view)} {sql}" if view else sql
+    return {**(settings or {}), "log_comment": view} if view else settings

@@ -29,7 +29,7 @@ from tailtrace.ingest.store.statements import (
     identifier,
     identifier_path,
     literal,
-    query_id_comment,
+    named_query,
     reason,
     settings_clause,
 )
@@ -145,8 +145,7 @@ class EmbeddedStore:
     def cancel(self, query_id: str) -> None:
         """See Store."""
         self._alive()
-        pattern = literal(f"%{query_id_comment(query_id)}%")
-        self._control_command(f"KILL QUERY WHERE query LIKE {pattern} AND query NOT LIKE 'KILL%' ASYNC")
+        self._control_command(f"KILL QUERY WHERE {named_query(query_id)} ASYNC")
 
     @contextmanager
     def at_rest(self, wait_s: float = 120.0) -> Iterator[frozenset[Path]]:

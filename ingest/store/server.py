@@ -18,7 +18,7 @@ from tailtrace.ingest.store.landing import SEGMENT_SETTINGS, deduplication, land
 from tailtrace.ingest.store.protocol import Parameters, Role, Settings, Signal
 from tailtrace.ingest.store.roles import LIMITS, SESSION
 from tailtrace.ingest.store.rows import to_rows
-from tailtrace.ingest.store.statements import identifier, identifier_path, literal, query_id_comment, reason
+from tailtrace.ingest.store.statements import identifier, identifier_path, named_query, reason
 
 _FAILURES = (ClickHouseError, HTTPError, OSError)
 
@@ -104,8 +104,7 @@ class ServerStore:
 
     def cancel(self, query_id: str) -> None:
         """See Store."""
-        pattern = literal(f"%{query_id_comment(query_id)}%")
-        self._raw("ui", f"KILL QUERY WHERE query LIKE {pattern} AND query NOT LIKE 'KILL%' ASYNC", None, None, None)
+        self._raw("ui", f"KILL QUERY WHERE {named_query(query_id)} ASYNC", None, None, None)
 
     def close(self) -> None:
         """See Store."""

@@ -45,6 +45,14 @@ def query_id_comment(query_id: str) -> str:
     return f"/* id:{query_id} */"
 
 
+def named_query(query_id: str) -> str:
+    """The condition on `system.processes` that finds a query by its id: in its comment, or in the setting that carries
+    it where parameters are filled in. The engine writes such a statement anew, and its comments are lost.
+    """
+    pattern = literal(f"%{query_id_comment(query_id)}%")
+    return f"(query LIKE {pattern} AND query NOT LIKE 'KILL%' OR Settings['log_comment'] = {literal(query_id)})"
+
+
 def reason(error: BaseException) -> str:
     """The engine's own words, from its error code on, without the statement that it repeats."""
     text = str(error)

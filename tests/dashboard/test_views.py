@@ -18,7 +18,7 @@ from tailtrace.ingest.settings import ServerSettings
 from tailtrace.ingest.store import Store
 
 Serve = Callable[..., str]
-ENDLESS = "SELECT sum(sleepEachRow(0.05)) AS n FROM numbers(100000)"
+ENDLESS = "SELECT sum(sleepEachRow(0.05)) AS n FROM numbers({many:UInt64})"  # as all of ours, with parameters
 
 
 def test_a_running_view_is_seen_and_stopped(store: Store) -> None:
@@ -27,7 +27,11 @@ def test_a_running_view_is_seen_and_stopped(store: Store) -> None:
     def ask() -> None:
         use_view("view-1")
         try:
-            named.query(ENDLESS, settings={"function_sleep_max_microseconds_per_block": 10**12, "max_block_size": 10})
+            named.query(
+                ENDLESS,
+                {"many": 100_000},
+                settings={"function_sleep_max_microseconds_per_block": 10**12, "max_block_size": 10},
+            )
         except StoreError as error:
             failed.append(error)
 

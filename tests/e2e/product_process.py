@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -32,6 +33,32 @@ def free_ports(count: int) -> list[int]:
     for sock in sockets:
         sock.close()
     return ports
+
+
+class Part:
+    """One process of a fleet, with its log."""
+
+    def __init__(self, name: str, folder: Path, command: list[str], environment: dict[str, str]) -> None:
+        self.name, self.log = name, folder / f"{name}.log"
+        self._command, self._environment = command, {**os.environ, **environment}
+        self.start()
+
+    def start(self) -> None:
+        with self.log.open("ab") as output:
+            self.process = subprocess.Popen(
+                self._command, stdout=output, stderr=subprocess.STDOUT, env=self._environment, cwd=self.log.parent
+            )
+
+    def kill(self) -> None:
+        """kill -9, and to the child that holds the doors as well."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        self.process.kill()
+        self.process.wait()
+        for child in children:
+            wait_until(f"end of {child}", lambda child=child: not Path(f"/proc/{child}").exists(), 20)
+
+    def told(self) -> str:
+        return self.log.read_text(errors="replace")
 
 
 class Server:

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 import yaml
-from product_process import free_ports, wait_until
+from product_process import Part, free_ports, wait_until
 from test_crashes import SPANS, Sender
 
 CLICKHOUSE = Path(__file__).resolve().parents[1] / "ingest" / "clickhouse_process.py"
@@ -28,32 +28,6 @@ SECRETS = {"CLICKHOUSE_PASSWORD": "secret", "REDIS_PASSWORD": "other-secret", "T
 START_S = 180.0
 
 pytestmark = pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
-
-
-class Part:
-    """One process of the fleet, with its log."""
-
-    def __init__(self, name: str, folder: Path, command: list[str], environment: dict[str, str]) -> None:
-        self.name, self.log = name, folder / f"{name}.log"
-        self._command, self._environment = command, {**os.environ, **environment}
-        self.start()
-
-    def start(self) -> None:
-        with self.log.open("ab") as output:
-            self.process = subprocess.Popen(
-                self._command, stdout=output, stderr=subprocess.STDOUT, env=self._environment, cwd=self.log.parent
-            )
-
-    def kill(self) -> None:
-        """kill -9, and to the child that holds the doors as well."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        self.process.kill()
-        self.process.wait()
-        for child in children:
-            wait_until(f"end of {child}", lambda child=child: not Path(f"/proc/{child}").exists(), 20)
-
-    def told(self) -> str:
-        return self.log.read_text(errors="replace")
 
 
 class Receiver(Part):
