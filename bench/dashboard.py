@@ -6,7 +6,14 @@
     trace20k_click_ms         a click on a row, until the span's attributes are there
     ui_p95_ms_under_ingest    pages and filters in turn while 40,000 spans/s come in
 
-Needs playwright and /usr/bin/chromium; without them every figure is null.
+With --peers also, on the same traces, ours and Arize Phoenix's (installed below --work):
+
+    list_cold_ms              the list of requests (of traces), nothing cached, until its rows are drawn
+    phoenix_list_cold_ms
+    phoenix_trace_paint_ms    the trace of 20,000 spans, scripts cached, until the first spans of its tree are drawn
+    phoenix_trace_shown       how many of them it drew
+
+Needs playwright and /usr/bin/chromium; without them every figure is null. Phoenix takes in about 100 spans a second.
 """
 
 from __future__ import annotations
@@ -15,13 +22,15 @@ import asyncio
 import statistics
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import httpx
-from harness import Figure, arguments, quantile, report, workspace
+from harness import Figure, arguments, quantile, report, wait_until, workspace
 from load import LoadResult, send
 from payload import BodyFactory
+from peers import PHOENIX, serving, stored_spans
 from product import Product, running
 
 from tailtrace.instrumentation.otlp import SpanData, encode_traces
@@ -31,6 +40,10 @@ BIG = "0af7651916cd43dd8448eb211c80319c"
 BIG_SPANS = 20_000
 SPANS_PER_S = 40_000
 NAMES = ("overview_cold_ms", "filter_ms", "trace20k_paint_ms", "trace20k_click_ms", "ui_p95_ms_under_ingest")
+PEER_NAMES = ("list_cold_ms", "phoenix_list_cold_ms", "phoenix_trace_paint_ms", "phoenix_trace_shown")
+PEER_LIMIT_S = 600.0
+# Spans of Phoenix's tree, as its page marks them.
+PEER_SPANS = ".span-node-wrap"
 
 # Milliseconds from `act` until `done()` holds in the page, checked at every frame.
 _UNTIL = """
@@ -43,6 +56,8 @@ async ([act, done, limit]) => {
     chart: () => document.querySelector(".js-plotly-plot .main-svg"),
     drawn: () => answered() && !document.querySelector("#body[data-dash-is-loading]"),
     rows: () => document.querySelector(".tt-row"),
+    listed: () => [...document.querySelectorAll("tbody tr")].some((row) => row.innerText.trim().length > 20),
+    tree: () => document.querySelectorAll("PEER_SPANS").length > 1,
     details: () => document.querySelector(".tt-side:not([hidden]) td"),
   }[done];
   if (act === "click") document.querySelectorAll(".tt-row")[5].click();
@@ -54,7 +69,7 @@ async ([act, done, limit]) => {
   await new Promise((next) => requestAnimationFrame(() => requestAnimationFrame(next)));
   return performance.now() - start;
 }
-"""
+""".replace("PEER_SPANS", PEER_SPANS)
 
 
 def until(page: Any, act: str, done: str, limit_ms: int = 60_000) -> float:
@@ -62,8 +77,8 @@ def until(page: Any, act: str, done: str, limit_ms: int = 60_000) -> float:
     return float(page.evaluate(_UNTIL, [act, done, limit_ms]))
 
 
-def big_trace(now_ns: int) -> list[bytes]:
-    """One request of 20,000 spans: a root, runs of alike steps, and calls nested ten deep."""
+def big_trace(now_ns: int, *, total: int = BIG_SPANS, per_body: int = 2500) -> list[bytes]:
+    """One request of `total` spans: a root, runs of alike steps, and calls nested ten deep."""
     ms = 1_000_000
     begin = now_ns - 30_000 * ms
 
@@ -74,14 +89,14 @@ def big_trace(now_ns: int) -> list[bytes]:
             start_unix_ns=begin + round(start * ms), end_unix_ns=begin + round(end * ms), attributes=attributes,
         )  # fmt: skip
 
-    spans = [span(1, 0, "POST /v1/chat", 0, BIG_SPANS)]
-    middle = BIG_SPANS * 3 // 4
+    spans = [span(1, 0, "POST /v1/chat", 0, total)]
+    middle = total * 3 // 4
     spans += [span(n, 1, "decode step", n, n + 0.9, **{"tailtrace.stage": "decode"}) for n in range(2, middle + 1)]
     spans += [
-        span(n, n - 1 if n % 10 else 1, f"call {n % 7}", n % 19_000, n % 19_000 + 5)
-        for n in range(middle + 1, BIG_SPANS + 1)
+        span(n, n - 1 if n % 10 else 1, f"call {n % 7}", n % (total * 19 // 20), n % (total * 19 // 20) + 5)
+        for n in range(middle + 1, total + 1)
     ]
-    return [encode_traces({"service.name": "big"}, spans[at : at + 2500]) for at in range(0, len(spans), 2500)]
+    return [encode_traces({"service.name": "big"}, spans[at : at + per_body]) for at in range(0, total, per_body)]
 
 
 def fill(product: Product, factory: BodyFactory, requests: int) -> None:
@@ -101,13 +116,13 @@ def fill(product: Product, factory: BodyFactory, requests: int) -> None:
     raise RuntimeError("the requests that were sent did not become queryable in 120 s")
 
 
-def cold(browser: Any, product: Product) -> float:
-    """The overview in a browser profile of its own."""
+def cold(browser: Any, address: str, done: str = "chart") -> float:
+    """A page in a browser profile of its own: the overview until its first chart, a list until its rows."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
-    page.goto(product.ui, wait_until="commit")
-    page.wait_for_selector("#body > *", timeout=60_000)
-    value = until(page, "load", "chart")
+    page.goto(address, wait_until="commit")
+    page.wait_for_selector("body", state="attached", timeout=60_000)
+    value = until(page, "load", done)
     context.close()
     return value
 
@@ -154,28 +169,67 @@ def under_ingest(page: Any, product: Product, factory: BodyFactory, seconds: flo
     return found, results[0].bodies * factory.spans_per_body / results[0].seconds
 
 
-def measure(work: Path, seed: int, quick: bool) -> dict[str, Figure]:
+def phoenix(work: Path, browser: Any, factory: BodyFactory, quick: bool) -> tuple[float, float, int]:
+    """Phoenix's list of traces from nothing, the big trace's paint, and how many spans of it were drawn."""
+    traces, total, rounds = (20, 1_000, 3) if quick else (200, BIG_SPANS, 9)
+    with serving(PHOENIX, work) as (port, database), httpx.Client(timeout=60) as client:
+        url = f"http://127.0.0.1:{port}"
+        bodies = [factory.body(time.time_ns()) for _ in range(max(1, traces // factory.traces_per_body))]
+        sizes = [factory.spans_per_body] * len(bodies)
+        # The big one comes last, in small bodies, each when the one before is stored: a flood would be refused.
+        big = big_trace(time.time_ns(), total=total, per_body=500)
+        sent = 0
+        for body, size in zip([*bodies, *big], [*sizes, *[500] * len(big)], strict=True):
+            headers = {"Content-Type": "application/x-protobuf", **PHOENIX.headers}
+            client.post(f"{url}/v1/traces", content=body, headers=headers).raise_for_status()
+            sent += size
+            wait_until(lambda sent=sent: stored_spans(database) >= sent, PEER_LIMIT_S, f"{sent:,} spans stored", 0.2)
+        project = client.get(f"{url}/v1/projects").raise_for_status().json()["data"][0]["id"]
+        place = f"{url}/projects/{project}/traces"
+        cold(browser, place, "listed")
+        listed = statistics.median(cold(browser, place, "listed") for _ in range(rounds))
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        painted = []
+        for _ in range(rounds + 1):
+            page.goto(f"{place}/{BIG}", wait_until="commit")
+            painted.append(until(page, "load", "tree"))
+        shown = page.locator(PEER_SPANS).count()
+        page.close()
+    return listed, statistics.median(painted[1:]), shown
+
+
+def measure(work: Path, seed: int, quick: bool, peers: bool = False) -> dict[str, Figure]:
     from playwright.sync_api import sync_playwright
 
     factory = BodyFactory(seed)
     rounds = 3 if quick else 9
-    with running(work / "data") as product, sync_playwright() as driver:
+    with sync_playwright() as driver, ExitStack() as product_stopped:
+        product = product_stopped.enter_context(running(work / "data"))
         fill(product, factory, 2_000 if quick else 50_000)
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        cold(browser, product)  # the server compresses its bundles once
-        first = statistics.median(cold(browser, product) for _ in range(rounds))
+        cold(browser, product.ui)  # the server compresses its bundles once
+        first = statistics.median(cold(browser, product.ui) for _ in range(rounds))
+        listed = [cold(browser, f"{product.ui}/requests", "listed") for _ in range(rounds if peers else 0)]
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         filtered = statistics.median(filters(page, product, rounds * 2))
         painted = [trace(page, product) for _ in range(rounds)]
         busy, rate = under_ingest(page, product, factory, 8 if quick else 60)
+        figures: dict[str, Figure] = {}
+        if peers:
+            product_stopped.close()
+            found = (statistics.median(listed), *phoenix(work, browser, factory, quick))
+            figures = dict(zip(PEER_NAMES, found, strict=True))
         browser.close()
     print(f"{len(busy)} pages were drawn while {rate:,.0f} spans/s came in")
     paint, click = (statistics.median(values) for values in zip(*painted, strict=True))
-    return dict(zip(NAMES, (first, filtered, paint, click, quantile(busy, 0.95)), strict=True))
+    own: dict[str, Figure] = dict(zip(NAMES, (first, filtered, paint, click, quantile(busy, 0.95)), strict=True))
+    return own | figures
 
 
 def main() -> None:
-    options = arguments(__doc__ or "").parse_args()
+    parser = arguments(__doc__ or "")
+    parser.add_argument("--peers", action="store_true", help="also Arize Phoenix, installed below --work")
+    options = parser.parse_args()
     try:
         import playwright.sync_api  # noqa: F401
     except ImportError:
@@ -184,10 +238,10 @@ def main() -> None:
         present = Path(CHROMIUM).exists()
     if not present:
         print(f"playwright or {CHROMIUM} is missing: nothing was measured")
-        report("dashboard", options.seed, dict.fromkeys(NAMES))
+        report("dashboard", options.seed, dict.fromkeys(NAMES + (PEER_NAMES if options.peers else ())))
         return
     with workspace(options.work) as work:
-        report("dashboard", options.seed, measure(work, options.seed, options.quick))
+        report("dashboard", options.seed, measure(work, options.seed, options.quick, options.peers))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ import sqlite3
 import subprocess
 import time
 import venv
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -85,8 +86,9 @@ def stored_spans(database: Path) -> int:
         return int(connection.execute("SELECT count(*) FROM spans").fetchone()[0])
 
 
-def peer_spans_per_s(peer: Peer, work: Path, bodies: Bodies, seconds: float) -> float:
-    """Spans a second from the first sent until all acknowledged are stored, or until five times `seconds` are over."""
+@contextmanager
+def serving(peer: Peer, work: Path) -> Iterator[tuple[int, Path]]:
+    """The peer as a process on an empty folder below `work`: its port and its database file."""
     environment = installed(peer, work)
     data = work / f"data-{peer.name}-{time.time_ns()}"
     data.mkdir(parents=True)
@@ -98,20 +100,26 @@ def peer_spans_per_s(peer: Peer, work: Path, bodies: Bodies, seconds: float) -> 
         )  # fmt: skip
     try:
         wait_until(lambda: answers(f"http://127.0.0.1:{port}{peer.ready_path}"), 180, f"{peer.name} answering", 0.5)
-        started = time.monotonic()
-        load = asyncio.run(
-            send(port, lambda: bodies.body(time.time_ns()), seconds=seconds, connections=4, headers=peer.headers)
-        )
-        sent = load.bodies * bodies.spans_per_body
-        deadline = started + 5 * seconds
-        while (stored := stored_spans(data / peer.database)) < sent and time.monotonic() < deadline:
-            time.sleep(0.25)
-        took_s = time.monotonic() - started
-        print(f"{peer.name}: {sent:,} acknowledged, {stored:,} stored in {took_s:.0f} s")
-        return stored / took_s
+        yield port, data / peer.database
     finally:
         server.terminate()
         try:
             server.wait(20)
         except subprocess.TimeoutExpired:
             server.kill()
+
+
+def peer_spans_per_s(peer: Peer, work: Path, bodies: Bodies, seconds: float) -> float:
+    """Spans a second from the first sent until all acknowledged are stored, or until five times `seconds` are over."""
+    with serving(peer, work) as (port, database):
+        started = time.monotonic()
+        load = asyncio.run(
+            send(port, lambda: bodies.body(time.time_ns()), seconds=seconds, connections=4, headers=peer.headers)
+        )
+        sent = load.bodies * bodies.spans_per_body
+        deadline = started + 5 * seconds
+        while (stored := stored_spans(database)) < sent and time.monotonic() < deadline:
+            time.sleep(0.25)
+        took_s = time.monotonic() - started
+        print(f"{peer.name}: {sent:,} acknowledged, {stored:,} stored in {took_s:.0f} s")
+        return stored / took_s
