@@ -8,7 +8,7 @@ import numpy as np
 
 ALLOWANCE: Final = 1.0
 """k, in standard deviations of an interval: departures below it are forgotten."""
-THRESHOLD: Final = 12.0
+THRESHOLD: Final = 13.0
 """h: the sum at which a change is suspected."""
 
 
