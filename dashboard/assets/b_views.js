@@ -84,8 +84,10 @@
     try {
       const answer = await original(input, { ...options, headers });
       away(answer.status >= 502);
-      if (answer.status === 401) window.location.assign("/login?next=" + encodeURIComponent(window.location.pathname + window.location.search));
-      return answer;
+      if (answer.status !== 401) return answer;
+      // The page is being left; Dash would read the body of a 401 twice and fail at it.
+      window.location.assign("/login?next=" + encodeURIComponent(window.location.pathname + window.location.search));
+      return new Promise(() => undefined);
     } catch (error) {
       away(true);
       throw error;
