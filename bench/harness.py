@@ -13,7 +13,6 @@ import multiprocessing
 import os
 import platform
 import shutil
-import statistics
 import tempfile
 import threading
 import time
@@ -71,21 +70,6 @@ def report(bench: str, seed: int, figures: Mapping[str, Figure]) -> None:
 
 def _readable(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.4g}"
-
-
-def interleaved_ratio(ours: Callable[[], float], theirs: Callable[[], float], pairs: int) -> tuple[float, float, float]:
-    """(median ours, median theirs, median of ours / theirs) of pairs run in turn: drift of the machine hits both."""
-    mine: list[float] = []
-    other: list[float] = []
-    for pair in range(pairs):
-        order = ((ours, mine), (theirs, other)) if pair % 2 == 0 else ((theirs, other), (ours, mine))
-        for measure, into in order:
-            into.append(measure())
-    return (
-        statistics.median(mine),
-        statistics.median(other),
-        statistics.median(a / b for a, b in zip(mine, other, strict=True)),
-    )
 
 
 def quantile(values: Sequence[float], q: float) -> float:

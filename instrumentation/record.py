@@ -134,16 +134,10 @@ class Record:
         else:
             self.times.append(at_ns or clock.now_ns())
 
-    def token_marks(self) -> tuple[Callable[[int], None], Callable[[], int]]:
-        """For loops that count nanoseconds: `append, now = record.token_marks()`, then `append(now())` at each chunk.
-
-        Call it at the first chunk, whose mark it makes itself.
-        """
-        self.token()
-        return self.times.append, clock.now_ns
-
     def token_marker(self) -> Callable[[], None]:
-        """The same in one call: `token = record.token_marker()` at the first chunk, then `token()` at each later."""
+        """For loops that count nanoseconds: `token = record.token_marker()` at the first chunk, whose mark it makes
+        itself, then `token()` at each later one.
+        """
         self.token()
         return self.times.mark
 

@@ -11,6 +11,7 @@ from tailtrace.analytics.alerting.watching import metric_of, watches
 from tailtrace.analytics.jobs import change_rows, episode_rows, outbox, series, signals
 from tailtrace.analytics.jobs.signals import Where
 from tailtrace.analytics.queries.goals import NONE_SET, Goal, service_goals
+from tailtrace.analytics.queries.recorded import RecordedEpisode
 from tailtrace.errors import NotFound, Rejected
 from tailtrace.ingest.store import Store
 
@@ -31,18 +32,9 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
-class Alert:
-    """An episode. `state`: open, acknowledged or resolved; muted ones say until when."""
+class Alert(RecordedEpisode):
+    """An episode with what was said of it. `state`: open, acknowledged or resolved; muted ones say until when."""
 
-    id: str
-    rule: str
-    state: str
-    opened_unix_ns: str
-    ended_unix_ns: str | None
-    muted_until_unix_ns: str | None
-    reopened: int
-    flapping: bool
-    summary: str
     body: dict[str, Any]
     messages: list[Delivery]
 

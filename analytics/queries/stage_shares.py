@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tailtrace.stages import REQUEST_STAGES, STAGES, Stage
+from tailtrace.stages import REQUEST_STAGES, STAGES
 
 ROW_COLUMNS: Final[tuple[str, ...]] = tuple(f"{stage.column}Ns" for stage in STAGES)
 ROLLUP_COLUMNS: Final[tuple[str, ...]] = (*(f"{stage.column}Ns" for stage in REQUEST_STAGES), "UnexplainedNs")
@@ -39,8 +39,3 @@ def stage_shares(
 def largest(shares: list[StageShare]) -> StageShare | None:
     """The stage that took most; None where there is none."""
     return max(shares, key=lambda share: share.duration_ns, default=None)
-
-
-def stage_named(name: str) -> Stage | None:
-    """The vocabulary's entry, None for `unexplained`."""
-    return next((stage for stage in STAGES if stage.name == name), None)

@@ -14,8 +14,3 @@ from tailtrace.dashboard.components.attributes import data
 def link(children: Any, href: str, className: str = "", **attributes: Any) -> Any:  # noqa: N803 (Dash's own name)
     """An anchor to a page of this application (assets/a_base.js follows it without loading anew)."""
     return html.A(children, href=href, className=className, **data(nav="1"), **attributes)
-
-
-def button_link(text: str, href: str, *, small: bool = False) -> Any:
-    """A link that looks like a button."""
-    return link(text, href, "tt-button is-small" if small else "tt-button")

@@ -62,12 +62,11 @@ def _one(store: Store, text: Text, address: Address) -> Any:
         found = get_alert(store, address.id)
     except NotFound as error:
         return html.Div([html.H1(text("nav.alerts")), html.P(str(error)), back], className="tt-notice")
-    row = next((one for one in recorded_episodes(store) if one.id == found.id), None)
     return html.Div(
         [
             html.Div([html.H1(text("nav.alerts")), back], className="tt-page-head"),
             read_only_note(text),
-            panel(text("alerts.episodes"), found.rule, _row(text, row)) if row else None,
+            panel(text("alerts.episodes"), found.rule, _row(text, found)),
             *alert_detail(text, found),
         ],
         className="tt-page",

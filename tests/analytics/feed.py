@@ -28,37 +28,26 @@ def feed_bodies(store: Store, folder: Path, bodies: Sequence[bytes]) -> None:
 
 def feed(store: Store, folder: Path, spans: Sequence[Span]) -> None:
     """One insert of these spans; a service's resource is {"service.name": it} with the span's own resource."""
-    bodies = []
-    for span in spans:
-        data = SpanData(
-            trace_id=bytes.fromhex(span.trace_id),
-            span_id=bytes.fromhex(span.span_id),
-            parent_span_id=bytes.fromhex(span.parent_span_id),
-            name=span.name,
-            kind=_KINDS[span.kind],
-            start_unix_ns=span.start_unix_ns,
-            end_unix_ns=span.end_unix_ns,
-            attributes=dict(span.attributes),
-        )
-        bodies.append(encode_traces({"service.name": span.service, **span.resource}, [data]))
+    bodies = [encode_traces({"service.name": span.service, **span.resource}, [_data(span)]) for span in spans]
     feed_bodies(store, folder, bodies)
+
+
+def _data(span: Span) -> SpanData:
+    return SpanData(
+        trace_id=bytes.fromhex(span.trace_id),
+        span_id=bytes.fromhex(span.span_id),
+        parent_span_id=bytes.fromhex(span.parent_span_id),
+        name=span.name,
+        kind=_KINDS[span.kind],
+        start_unix_ns=span.start_unix_ns,
+        end_unix_ns=span.end_unix_ns,
+        attributes=dict(span.attributes),
+    )
 
 
 def feed_together(store: Store, folder: Path, spans: Sequence[Span]) -> None:
     """One insert of one body of these spans, all of the first one's service."""
-    data = [
-        SpanData(
-            trace_id=bytes.fromhex(span.trace_id),
-            span_id=bytes.fromhex(span.span_id),
-            parent_span_id=bytes.fromhex(span.parent_span_id),
-            name=span.name,
-            kind=_KINDS[span.kind],
-            start_unix_ns=span.start_unix_ns,
-            end_unix_ns=span.end_unix_ns,
-            attributes=dict(span.attributes),
-        )
-        for span in spans
-    ]
+    data = [_data(span) for span in spans]
     feed_bodies(store, folder, [encode_traces({"service.name": spans[0].service}, data)])
 
 

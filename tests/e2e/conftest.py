@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from product_process import DEADLINE_S, Server
+from product_process import DEADLINE_S, Server, stop_all
 
 
 @pytest.fixture
@@ -25,15 +23,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Server]]:
         return server
 
     yield started
-    for server in servers:
-        if server.process.poll() is None:
-            server.process.terminate()
-    for server in servers:
-        try:
-            server.process.wait(10)
-        except subprocess.TimeoutExpired:
-            os.kill(server.process.pid, signal.SIGKILL)
-            server.process.wait()
+    stop_all([server.process for server in servers], 10)
 
 
 @pytest.fixture

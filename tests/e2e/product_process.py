@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,19 @@ def free_ports(count: int) -> list[int]:
     for sock in sockets:
         sock.close()
     return ports
+
+
+def stop_all(processes: Sequence[subprocess.Popen[bytes]], wait_s: float) -> None:
+    """Asks those that still run to end, and kills what does not in time."""
+    for process in processes:
+        if process.poll() is None:
+            process.terminate()
+    for process in processes:
+        try:
+            process.wait(wait_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 class Part:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 from draw_question import draw_question
-from product_process import Part, free_ports, wait_until
+from product_process import Part, free_ports, stop_all, wait_until
 from seeding import SECOND, T0, insert_requests, request
 
 from tailtrace.dashboard.security import COOKIE
@@ -69,14 +68,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[list[httpx
     finally:
         for client in clients:
             client.close()
-        for part in reversed(parts):
-            part.process.terminate()
-        for part in parts:
-            try:
-                part.process.wait(15)
-            except subprocess.TimeoutExpired:
-                part.process.kill()
-                part.process.wait()
+        stop_all([part.process for part in reversed(parts)], 15)
 
 
 def test_a_reader_may_be_sent_to_either(fleet: tuple[list[httpx.Client], Store]) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 import yaml
-from product_process import Part, free_ports, wait_until
+from product_process import Part, free_ports, stop_all, wait_until
 from test_crashes import SPANS, Sender
 
 CLICKHOUSE = Path(__file__).resolve().parents[1] / "ingest" / "clickhouse_process.py"
@@ -88,15 +88,7 @@ def run() -> Iterator[Callable[[Part], Any]]:
         return part
 
     yield keep
-    for part in reversed(parts):
-        if part.process.poll() is None:
-            part.process.terminate()
-    for part in parts:
-        try:
-            part.process.wait(15)
-        except subprocess.TimeoutExpired:
-            part.process.kill()
-            part.process.wait()
+    stop_all([part.process for part in reversed(parts)], 15)
 
 
 def test_one_of_each_is_killed_and_every_span_is_judged_once(run: Callable[[Part], Any], tmp_path: Path) -> None:
