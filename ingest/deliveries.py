@@ -4,12 +4,17 @@ A sender repeats a body when the answer got lost. The repeat is byte for byte th
 of stored bodies are kept in a file for as long as senders retry, so that also a restart in between doubles nothing.
 """
 
+import errno
 import hashlib
+import logging
+import os
 import struct
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from pathlib import Path
+
+log = logging.getLogger(__name__)
 
 WINDOW_S = 600
 MOST = 250_000
@@ -35,7 +40,12 @@ class RecentDeliveries:
             whole = data[: len(data) - len(data) % _RECORD.size]
             for stored_at, key in _RECORD.iter_unpack(whole):
                 self._seen[key] = stored_at
-        self._compact()
+            if len(whole) < len(data):
+                os.truncate(path, len(whole))
+        try:
+            self._compact()
+        except OSError as error:  # a full disk is no reason not to start; the file as it is will do
+            log.info("%s stays as it is: %s", path, error)
 
     def __contains__(self, key: bytes) -> bool:
         return key in self._seen
@@ -51,10 +61,13 @@ class RecentDeliveries:
     def keep(self, keys: Iterable[bytes]) -> None:
         """Write down bodies whose segment is about to be removed from the journal."""
         now = int(self._time())
-        with self._path.open("ab") as file:
-            file.write(b"".join(_RECORD.pack(now, key) for key in keys))
+        with self._path.open("ab", buffering=0) as file:
             size = file.tell()
-        if size > _COMPACT_BYTES:
+            records = b"".join(_RECORD.pack(now, key) for key in keys)
+            if file.write(records) != len(records):  # a full disk: half a record would make nonsense of all behind it
+                file.truncate(size)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+        if size + len(records) > _COMPACT_BYTES:
             self._compact()
 
     def _forget(self, now: int) -> None:
@@ -67,5 +80,9 @@ class RecentDeliveries:
     def _compact(self) -> None:
         self._forget(int(self._time()))
         fresh = self._path.with_suffix(".new")
-        fresh.write_bytes(b"".join(_RECORD.pack(at, key) for key, at in self._seen.items()))
-        fresh.replace(self._path)
+        try:
+            fresh.write_bytes(b"".join(_RECORD.pack(at, key) for key, at in self._seen.items()))
+            fresh.replace(self._path)
+        except OSError:
+            fresh.unlink(missing_ok=True)
+            raise

@@ -58,7 +58,7 @@ class Inserter:
         self.refused_bodies = 0
         self.failures = 0
         self.last_error = ""
-        self.failing = False  # since the last try, until one succeeds
+        self.failed_tries = 0  # in a row; 0 once one succeeds
 
     def start(self, name: str) -> None:
         """Run the thread."""
@@ -74,6 +74,11 @@ class Inserter:
     def waiting(self) -> int:
         """Segments queued or being inserted."""
         return len(self._queue)
+
+    @property
+    def failing(self) -> bool:
+        """Since the last try, until one succeeds."""
+        return self.failed_tries > 0
 
     def stop(self, timeout_s: float) -> None:
         """Finish the queue, for at most `timeout_s`; what is left stays in the journal."""
@@ -110,7 +115,7 @@ class Inserter:
             tries += 1
             try:
                 self._insert(segment, spare_memory=tries < _MEMORY_TRIES)
-                self.failing = False
+                self.failed_tries = 0
                 if segment.signal == "traces" and not segment.left_over:
                     self._window.note(segment.path.parent)
                 return True
@@ -121,7 +126,7 @@ class Inserter:
                     log.exception("inserting failed in a way that was not expected")
                 self.failures += 1
                 self.last_error = str(error)
-                self.failing = True
+                self.failed_tries = tries
                 log.warning("segment %s is not stored yet, next try in %.1f s: %s", segment.id, wait_s, error)
             self._stopping.wait(wait_s)
             wait_s = min(wait_s * 2, _LONGEST_WAIT_S)

@@ -115,8 +115,14 @@ class Journal:
         self._next += 1
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self.active = Segment(self.signal, path)
-        folder = os.open(self.directory, os.O_RDONLY)
         try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+            folder = os.open(self.directory, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError:  # its name may not survive: nothing may be acknowledged in it
+            os.close(self._file)
+            self._file = -1
+            path.unlink(missing_ok=True)
+            raise

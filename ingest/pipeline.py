@@ -40,6 +40,9 @@ INSERT_INTERVAL_S: dict[Signal, float] = {"traces": 1.0, "metrics": 2.0, "logs":
 _DISK_CHECK_INTERVAL_S = 1.0
 _AFTER_FAILURE_S = 0.2
 PACED_SEGMENTS = 2
+HOPELESS_TRIES = 4
+"""Failures in a row, about two seconds, after which a start does not wait for what is left of earlier ones."""
+_RECOVERY_CHECK_S = 0.2
 _PACE_CHECK_S = 0.25
 _PACE_LIMIT_S = 3.0
 
@@ -101,8 +104,8 @@ class Pipeline:
     def start(self, recovery_wait_s: float = 60.0) -> None:
         """Take up the segments of earlier starts, then run.
 
-        Waits until they are stored, but not longer than `recovery_wait_s`, so that a store that is away does not keep
-        senders from being answered.
+        Waits until they are stored, but not longer than `recovery_wait_s`, and not for a store that keeps failing (away,
+        or on a full disk): senders are answered and pages shown all the same, and the trying goes on behind.
         """
         with self._changed:
             for signal, lane in self._lanes.items():
@@ -112,9 +115,12 @@ class Pipeline:
             self._running = True
             self._writer = threading.Thread(target=self._write, name="journal", daemon=True)
             self._writer.start()
-            self._changed.wait_for(
-                lambda: all(lane.stored >= lane.submitted for lane in self._lanes.values()), recovery_wait_s
-            )
+            ends = time.monotonic() + recovery_wait_s
+            while time.monotonic() < ends and any(
+                lane.stored < lane.submitted and lane.inserter.failed_tries < HOPELESS_TRIES
+                for lane in self._lanes.values()
+            ):
+                self._changed.wait(min(_RECOVERY_CHECK_S, recovery_wait_s))
 
     def submit(self, signal: Signal, body: bytes, items: int) -> "Future[None]":
         """One checked OTLP protobuf body of `items` spans or points. The future is done when the body is durable.

@@ -9,10 +9,10 @@ import os
 import queue
 import threading
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any, Literal
 
 import chdb
@@ -109,11 +109,15 @@ class EmbeddedStore:
         role: Role = "jobs",
     ) -> None:
         """Run `sql` (INSERT INTO ... without FORMAT) with a body in `data_format` that arrives in pieces."""
-        with NamedTemporaryFile(dir=self._scratch) as file:
-            for chunk in chunks:
-                file.write(chunk)
-            file.flush()
-            self._insert_file(sql, settings, data_format, file.name, role)
+        path = self._scratch / uuid.uuid4().hex
+        try:
+            with path.open("xb") as file:
+                file.writelines(chunks)
+            self._insert_file(sql, settings, data_format, str(path), role)
+        except OSError as error:
+            raise StoreError(f"what is to be inserted cannot be written to {self._scratch}: {error}") from None
+        finally:
+            path.unlink(missing_ok=True)
 
     def _insert_file(self, sql: str, settings: Settings, data_format: str, path: str, role: Role) -> None:
         """Inserts a file. The engine's streaming insert is no way: an error behind its parser (no memory, a full disk)

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from tailtrace.errors import StoreLocked
@@ -23,8 +24,9 @@ class DirectoryLock:
                 f"the data directory {directory} is in use by another process (pid {owner}): "
                 "stop that one, or give this one its own --data"
             ) from None
-        os.ftruncate(self._file, 0)
-        os.pwrite(self._file, f"{os.getpid()}\n".encode("ascii"), 0)
+        with suppress(OSError):  # the kernel holds the lock; that a full disk has no room for the pid does not matter
+            os.ftruncate(self._file, 0)
+            os.pwrite(self._file, f"{os.getpid()}\n".encode("ascii"), 0)
 
     def release(self) -> None:
         """Let another process have the directory."""

@@ -114,3 +114,23 @@ def test_half_a_record_that_could_not_be_cut_is_cut_before_the_next(
     segment = journal.seal()
     assert segment is not None
     assert segment.path.read_bytes() == b"\x05first\x06second"
+
+
+def test_nothing_is_acknowledged_in_a_file_whose_name_may_be_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path, "traces")
+
+    def broken(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tailtrace.ingest.journal.os.fsync", broken)
+        for _ in range(2):  # also at the second try
+            with pytest.raises(OSError, match="Input/output"):
+                journal.append([b"lost"], 1)
+    assert list(tmp_path.iterdir()) == []
+    journal.append([b"kept"], 1)
+    segment = journal.seal()
+    assert segment is not None
+    assert list(read_bodies(segment.path)) == [b"kept"]

@@ -293,3 +293,34 @@ def test_a_store_that_stands_still_holds_nobody_up(tmp_path: Path, monkeypatch: 
     store.go.set()
     pipeline.stop()
     assert len(store.bodies) == 5
+
+
+def test_a_start_does_not_wait_for_a_store_that_keeps_failing(tmp_path: Path) -> None:
+    """As on a full disk: pages and answers are wanted there more than anywhere."""
+    store = FakeStore()
+    store.error = "Code: 243. DB::Exception: Cannot reserve 5.05 MiB, not enough space. (NOT_ENOUGH_SPACE)"
+    before = pipeline_of(store, tmp_path)
+    before.start()
+    before.submit("traces", b"kept", 1).result(10)
+    before.stop(0.1)
+    pipeline = pipeline_of(store, tmp_path)
+    pipeline.start(recovery_wait_s=3600.0)
+    assert pipeline.counters()["journal_bodies"] == 1
+    store.error = None
+    pipeline.flush()
+    pipeline.stop()
+    assert store.bodies == [b"kept"]
+
+
+def test_a_start_waits_for_what_is_stored_meanwhile(tmp_path: Path) -> None:
+    store = FakeStore()
+    store.error = "away"
+    before = pipeline_of(store, tmp_path)
+    before.start()
+    before.submit("traces", b"kept", 1).result(10)
+    before.stop(0.1)
+    store.error = None
+    pipeline = pipeline_of(store, tmp_path)
+    pipeline.start()
+    assert store.bodies == [b"kept"]
+    pipeline.stop()

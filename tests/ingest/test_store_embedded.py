@@ -1,6 +1,8 @@
 """The embedded store: the contract, and what comes with owning a directory and living in a process."""
 
 import os
+import re
+import resource
 import subprocess
 import sys
 import threading
@@ -120,3 +122,34 @@ def test_an_insert_that_fails_behind_the_parser_raises(store: Store) -> None:
         assert store.query("SELECT count() AS n FROM fails") == [{"n": 1}]
     finally:
         store.command("DROP TABLE fails")
+
+
+def test_a_disk_without_room_for_what_is_to_be_inserted_is_an_error_of_the_store(store: Store) -> None:
+    """Not an OSError, which callers that try again do not expect; and nothing of it is left."""
+    store.command("CREATE TABLE IF NOT EXISTS scratched (A UInt64) ENGINE = MergeTree ORDER BY A")
+    rows = pa.table({"A": pa.array(range(100_000), pa.uint64())})
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+        with pytest.raises(StoreError, match="cannot be written to") as caught:
+            store.insert_arrow("scratched", rows)
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        (scratch,) = re.findall(r"written to (\S+):", str(caught.value))
+        assert list(Path(scratch).iterdir()) == []
+        store.insert_arrow("scratched", rows)
+        assert store.query("SELECT count() AS n FROM scratched") == [{"n": 100_000}]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        store.command("DROP TABLE scratched")
+
+
+def test_a_full_disk_does_not_keep_the_lock_from_being_taken(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+        lock = DirectoryLock(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with pytest.raises(StoreLocked):
+        DirectoryLock(tmp_path)
+    lock.release()
