@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tailtrace.dashboard.colours import stage_css
+from tailtrace.version import VERSION
 
 _PAGE = """<!DOCTYPE html>
 <html lang="en">
@@ -12,6 +13,7 @@ _PAGE = """<!DOCTYPE html>
 <title>{%title%}</title>
 <link rel="icon" type="image/svg+xml" href="/static/icon.svg">
 <script src="/static/theme.js"></script>
+<script src="/static/first.js?m=VERSION" data-plotly="/static/plotly-cartesian.min.js?m=VERSION"></script>
 <style>STAGE_CSS</style>
 {%css%}
 </head>
@@ -24,5 +26,5 @@ _PAGE = """<!DOCTYPE html>
 
 
 def index_page() -> str:
-    """Dash's index template with the stage colours in it."""
-    return _PAGE.replace("STAGE_CSS", stage_css())
+    """Dash's index template with the stage colours in it; what changes with the version alone is kept by browsers."""
+    return _PAGE.replace("STAGE_CSS", stage_css()).replace("VERSION", VERSION)

@@ -23,6 +23,7 @@ from tailtrace.dashboard.format import ZONE_COOKIE, use_zone
 from tailtrace.dashboard.pages import page_for
 from tailtrace.dashboard.parts import Part, parts
 from tailtrace.dashboard.permission import use_permission
+from tailtrace.dashboard.still import stilled
 from tailtrace.dashboard.text import Text, text_of_request
 from tailtrace.dashboard.views import HEADER, use_view, was_stopped
 from tailtrace.errors import TailtraceError
@@ -106,7 +107,7 @@ def _draw(
                 controls[0] if controls else None,
                 wanted,
             )
-        return (*frame, fresh, body)
+        return (*(stilled(one) for one in frame[:3]), frame[3], stilled(fresh), stilled(body))
     except TailtraceError as error:
         stopped = was_stopped(error)
         title, reason = ("stopped.title", text("stopped.body")) if stopped else ("failed.title", str(error))
@@ -123,7 +124,7 @@ def _draw(
 def _later(known: Mapping[str, Part], store: Store, text: Text, name: str, spec: dict[str, str]) -> Any:
     """A part of a page; what fails there leaves the rest as it is."""
     try:
-        return known[name](store, text, spec)
+        return stilled(known[name](store, text, spec))
     except TailtraceError as error:
         return html.P(str(error), className="tt-muted")
     except Exception:

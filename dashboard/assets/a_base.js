@@ -1,6 +1,4 @@
 // Shared helpers of the page scripts. Everything read from telemetry is written with textContent, never as HTML.
-window.tailtrace = window.tailtrace || {};
-
 (function (tt) {
   "use strict";
 
@@ -103,6 +101,13 @@ window.tailtrace = window.tailtrace || {};
     window.history.pushState({}, "", href);
     window.dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
     if (window.location.pathname !== before) window.scrollTo(0, 0);
+  };
+
+  // The part of Plotly that has our kinds of charts, loaded once; where that fails, Dash loads all of it.
+  let charts = null;
+  tt.charts = function () {
+    charts = charts || new Promise((loaded) => document.head.append(tt.make("script", { src: tt.plotly, onload: loaded, onerror: loaded })));
+    return charts;
   };
 
   document.addEventListener("click", function (event) {

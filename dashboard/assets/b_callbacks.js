@@ -102,8 +102,9 @@ window.dash_clientside = window.dash_clientside || {};
     },
 
     // One after the other, each when the one before has been painted: the first chart does not wait for the last.
-    figure: function (chart) {
+    figure: async function (chart) {
       if (!chart) return keep();
+      await tt.charts();
       const graph = () => ({ type: "Graph", namespace: "dash_core_components", props: { ...chart.graph, figure: coloured(chart.figure, resolver()) } });
       const own = line.then(graph);
       line = own.then(() => painted());

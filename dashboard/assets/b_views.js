@@ -66,13 +66,22 @@
     if (id === view) tell();
   }
 
+  // What static/first.js has asked for already, if that is what Dash asks for first.
+  function early(options) {
+    const first = tt.first;
+    tt.first = null;
+    const asked = JSON.parse(options.body).inputs.map((one) => one.value);
+    return first && asked[0] === first.pathname && asked[1] === first.search ? first : null;
+  }
+
   window.fetch = async function (input, options) {
     const url = typeof input === "string" ? input : (input && input.url) || "";
     if (!url.includes("_dash-update-component")) return original(input, options);
     const draws = options && typeof options.body === "string" && options.body.includes("body.children..");
+    const first = draws ? early(options) : null;
     if (draws) {
       if (waiting.get(view)) stop(view);
-      view = name();
+      view = first ? first.view : name();
       begun = performance.now();
     }
     const id = view;
@@ -82,7 +91,9 @@
     const headers = new Headers((options && options.headers) || {});
     headers.set("X-Tailtrace-View", id);
     try {
-      const answer = await original(input, { ...options, headers });
+      let answer = first && (await first.answer);
+      if (first && first.charts) tt.charts();
+      if (!answer || !answer.ok) answer = await original(input, { ...options, headers });
       away(answer.status >= 502);
       if (answer.status !== 401) return answer;
       // The page is being left; Dash would read the body of a 401 twice and fail at it.
