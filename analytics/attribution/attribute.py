@@ -93,7 +93,8 @@ def _label(span: int, entry: int, spans: Spans, remote: Any) -> int:
 @kernel
 def _grown(array: Any, length: int) -> Any:
     bigger = np.empty(max(length, 2 * len(array)), array.dtype)
-    bigger[: len(array)] = array
+    for k in range(len(array)):  # a slice would bring its errors' texts along: a second of compiling
+        bigger[k] = array[k]
     return bigger
 
 
@@ -238,9 +239,10 @@ def _attribute(entries: Any, ttfts: Any, spans: Spans, forest: Forest, want: Any
                 a, b = max(starts[i], lo), min(ends[i], hi)
                 if a < b:
                     if items == len(i_rank):
-                        i_rank, i_start, i_end = _grown(i_rank, 0), _grown(i_start, 0), _grown(i_end, 0)
-                        i_id, i_span, i_stage = _grown(i_id, 0), _grown(i_span, 0), _grown(i_stage, 0)
-                        i_derived = _grown(i_derived, 0)
+                        room = 2 * items
+                        i_rank, i_start, i_end = _grown(i_rank, room), _grown(i_start, room), _grown(i_end, room)
+                        i_id, i_span, i_stage = _grown(i_id, room), _grown(i_span, room), _grown(i_stage, room)
+                        i_derived = _grown(i_derived, room)
                     i_rank[items], i_start[items], i_end[items] = RANK[stage], a, b
                     i_id[items], i_span[items], i_stage[items], i_derived[items] = ids[i], i, stage, False
                     items += 1
@@ -257,9 +259,10 @@ def _attribute(entries: Any, ttfts: Any, spans: Spans, forest: Forest, want: Any
                     a, b = max(spans.derived_start[d], lo), min(spans.derived_end[d], hi)
                     if a < b and not (measured >> np.int64(DERIVED_RANK[stage])) & 1:
                         if items == len(i_rank):
-                            i_rank, i_start, i_end = _grown(i_rank, 0), _grown(i_start, 0), _grown(i_end, 0)
-                            i_id, i_span, i_stage = _grown(i_id, 0), _grown(i_span, 0), _grown(i_stage, 0)
-                            i_derived = _grown(i_derived, 0)
+                            room = 2 * items
+                            i_rank, i_start, i_end = _grown(i_rank, room), _grown(i_start, room), _grown(i_end, room)
+                            i_id, i_span, i_stage = _grown(i_id, room), _grown(i_span, room), _grown(i_stage, room)
+                            i_derived = _grown(i_derived, room)
                         i_rank[items], i_start[items], i_end[items] = DERIVED_RANK[stage], a, b
                         i_id[items], i_span[items], i_stage[items], i_derived[items] = ids[i], i, stage, True
                         items += 1
@@ -301,7 +304,8 @@ def _attribute(entries: Any, ttfts: Any, spans: Spans, forest: Forest, want: Any
                 into[e, o_stage[k]] += o_end[k] - o_start[k]
         filled = first_path[e]
         if filled + 2 * MAX_PATH > len(path_span):
-            path_span, path_stage, path_ns = _grown(path_span, 0), _grown(path_stage, 0), _grown(path_ns, 0)
+            room = 2 * len(path_span)
+            path_span, path_stage, path_ns = _grown(path_span, room), _grown(path_stage, room), _grown(path_ns, room)
         head = filled
         for k in range(count):
             span, stage, ns = o_span[k], o_stage[k], o_end[k] - o_start[k]

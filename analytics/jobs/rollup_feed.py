@@ -172,7 +172,9 @@ def _add_up(group: Any, counted: Any, weight: Any, lengths: Any, bucket: Any, to
                 found += 1
                 if found > len(sums):
                     bigger = np.zeros((2 * len(sums), width + 1), np.int64)
-                    bigger[: len(sums)] = sums
+                    for row in range(len(sums)):  # a slice would bring its errors' texts along: a second of compiling
+                        for s in range(width + 1):
+                            bigger[row, s] = sums[row, s]
                     sums = bigger
             n[cell] += w
             sums[cell, width] += w * length

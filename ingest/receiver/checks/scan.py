@@ -120,7 +120,8 @@ def _id_state(data: Any, at: Any, end: Any, length: int) -> int:
 
 def _grown(edits: Any) -> Any:
     wider = np.empty((edits.shape[0] * 4, 3), np.int64)
-    wider[: edits.shape[0]] = edits
+    for k in range(edits.shape[0]):  # a slice would bring its errors' texts along: a second of compiling
+        wider[k, 0], wider[k, 1], wider[k, 2] = edits[k, 0], edits[k, 1], edits[k, 2]
     return wider
 
 
