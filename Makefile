@@ -59,6 +59,7 @@ $(VENV)/bin/python:
 
 $(SERVER): pyproject.toml setup.py instrumentation/_fast.c | $(VENV)/bin/python
 	$(PIP) install --quiet --editable '.[server]'
+	@$(BIN)/python -m tailtrace.cli.processes.kernels  # compiles, once, what the first start would wait for
 	@touch $@
 
 $(DEV): pyproject.toml $(SERVER)

@@ -165,6 +165,7 @@ class OwnerProcess:
 
     def start(self) -> None:
         """Store first, then what it still owes to its journal, then doors, jobs and pages."""
+        from tailtrace.cli.processes.kernels import Compiling
         from tailtrace.cli.processes.loops import LoopThread
         from tailtrace.ingest.pipeline import Pipeline
         from tailtrace.ingest.receiver import Counters
@@ -173,6 +174,9 @@ class OwnerProcess:
 
         settings = self._settings
         receives = "otlp" in self._sockets or settings.otlp_grpc_port
+        compiling = Compiling([part for part, used in (("doors", receives), ("jobs", settings.jobs)) if used])
+        if compiling:
+            log.info("first start of this installation: compiling, some ten seconds")
         if settings.clickhouse_url and receives:  # the embedded store has a lock of its own
             settings.data.mkdir(parents=True, exist_ok=True)
             self._undo.callback(DirectoryLock(settings.data).release)
@@ -187,8 +191,8 @@ class OwnerProcess:
             self._pipeline.start(recovery_wait_s=2.0 if settings.clickhouse_url else 60.0)
             self._undo.callback(self._pipeline.stop, 2.0)
         self._start_control()
-        if settings.jobs:
-            self._start_jobs()
+        compiling.wait()
+        self._start_jobs()
         self._start_scraping()
         if receives:
             self._start_loop(LoopThread("doors", self._serve_doors))
@@ -215,16 +219,16 @@ class OwnerProcess:
                 self._status.send("beat")
 
     def warm_up(self) -> None:
-        """Compile what the jobs need, off the way to the first answer."""
+        """Load the compiled code that the jobs need, off the way to the first answer."""
 
-        def compile_now() -> None:
+        def load_now() -> None:
             try:
                 from tailtrace.analytics import warm_up
             except ImportError:
                 return
             warm_up()
 
-        threading.Thread(target=compile_now, name="tailtrace-warm-up", daemon=True).start()
+        threading.Thread(target=load_now, name="tailtrace-warm-up", daemon=True).start()
 
     def health(self) -> dict[str, Any]:
         """What /healthz, /readyz and the Health page tell."""
