@@ -35,7 +35,10 @@ def collecting() -> Iterator[Collected]:
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            bodies.append(self.rfile.read(int(self.headers["content-length"])))
+            body = self.rfile.read(int(self.headers["content-length"]))
+            # The loop's counters come as metrics.
+            if self.path.endswith("/v1/traces"):
+                bodies.append(body)
             self.send_response(200)
             self.send_header("content-length", "0")
             self.end_headers()
