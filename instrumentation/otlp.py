@@ -37,6 +37,8 @@ _INT64_MAX: Final = (1 << 63) - 1
 _MAX_DEPTH: Final = 32
 _SHORT_KEY: Final = 110
 _ID_AND_TIMES: Final = 28
+_TIMED: Final = 18
+_STARTED: Final = 27
 
 _double = Struct("<Bd").pack
 _fixed64 = Struct("<BQ").pack
@@ -94,13 +96,20 @@ class SpanData:
 
 
 class Labels(dict[str, Any]):
-    """Attributes of a series that lives long: encoded once, for all its points. Not to be changed once made."""
+    """Attributes of a series that lives long: encoded once, for all its points. Not to be changed once made.
 
-    __slots__ = ("encoded",)
+    `head` is a data point up to its time and value, which always take as many bytes; `started_head` that of one with a
+    start time.
+    """
+
+    __slots__ = ("head", "started_head")
 
     def __init__(self, attributes: Attributes) -> None:
         super().__init__(attributes)
-        self.encoded = encode_attributes(attributes, 0x3A)
+        encoded = encode_attributes(attributes, 0x3A)
+        self.head, self.started_head = (
+            b"\x0a%b%b" % (varint(len(encoded) + size), encoded) for size in (_TIMED, _STARTED)
+        )
 
 
 class Point:
@@ -365,43 +374,45 @@ def join_traces(resource: bytes, scopes: Iterable[tuple[bytes, bytes]]) -> bytes
     return block(0x0A, resource + b"".join([block(0x12, scope + spans) for scope, spans in scopes]))
 
 
+_metric_heads: dict[tuple[str, str], bytes] = {}
+
+
+def _metric_head(name: str, unit: str) -> bytes:
+    head = block(0x0A, _text(name)) + block(0x1A, _text(unit))
+    if len(_metric_heads) < _CACHE_LIMIT:
+        _metric_heads[name, unit] = head
+    return head
+
+
 def encode_metrics(resource: Attributes, points: Iterable[Point], *, scope: str = "tailtrace") -> bytes:
     """One ExportMetricsServiceRequest of one resource and one scope; points of one name become one metric."""
     metrics: dict[tuple[str, str, str], list[bytes]] = {}
     # Points of one series usually share their attributes' dictionary; points are kept, so that no identity comes twice.
     points = list(points)
-    encoded_attributes: dict[int, bytes] = {}
+    made_labels: dict[int, Labels] = {}
     for point in points:
         labels = point.attributes
-        if type(labels) is Labels:
-            attributes = labels.encoded
-        else:
+        if type(labels) is not Labels:
             identity = id(labels)
-            attributes = encoded_attributes.get(identity) or encode_attributes(labels, 0x3A)
-            encoded_attributes[identity] = attributes
-        value, start = point.value, point.start_unix_ns
+            labels = made_labels.get(identity) or Labels(labels)
+            made_labels[identity] = labels
+        value, start, time = point.value, point.start_unix_ns, point.time_unix_ns
         if isinstance(value, int) and _INT64_MIN <= value <= _INT64_MAX:
-            number = (
-                _started_int(0x11, start, 0x19, point.time_unix_ns, 0x31, value)
-                if start
-                else _timed_int(0x19, point.time_unix_ns, 0x31, value)
-            )
+            if start:
+                data = labels.started_head + _started_int(0x11, start, 0x19, time, 0x31, value)
+            else:
+                data = labels.head + _timed_int(0x19, time, 0x31, value)
+        elif start:
+            data = labels.started_head + _started_double(0x11, start, 0x19, time, 0x21, float(value))
         else:
-            number = (
-                _started_double(0x11, start, 0x19, point.time_unix_ns, 0x21, float(value))
-                if start
-                else _timed_double(0x19, point.time_unix_ns, 0x21, float(value))
-            )
-        size = len(attributes) + len(number)
-        length = _LENGTHS[size] if size < _LISTED else varint(size)
-        data = b"\x0a%b%b%b" % (length, attributes, number)
+            data = labels.head + _timed_double(0x19, time, 0x21, float(value))
         try:
             metrics[point.name, point.unit, point.kind].append(data)
         except KeyError:
             metrics[point.name, point.unit, point.kind] = [data]
     encoded = []
     for (name, unit, kind), made in metrics.items():
-        head = block(0x0A, _text(name)) + block(0x1A, _text(unit))
+        head = _metric_heads.get((name, unit)) or _metric_head(name, unit)
         if kind == "sum":
             # aggregation_temporality = cumulative, is_monotonic = true
             encoded.append(block(0x12, head + block(0x3A, b"".join(made) + b"\x10%c\x18\x01" % _CUMULATIVE)))

@@ -17,6 +17,8 @@ from tailtrace.errors import ConfigError
 SERVICES = r"vllm|sglang|tritonserver|text-generation|dynamo|trtllm|litellm|ray::|llama|tailtrace run"
 """Command lines watched where nothing else is asked for; processes on a GPU are watched in any case."""
 
+_MOST_FILES = 65536
+
 
 def parser() -> argparse.ArgumentParser:
     """The options of the command."""
@@ -69,6 +71,7 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGINT, stop)
     if options.parent is not None:
         end_with(options.parent)
+    _allow_open_files()
     exporter.start()
     gc.freeze()  # what is loaded by now stays: no use in walking it again and again
     try:
@@ -80,6 +83,16 @@ def main(arguments: Sequence[str]) -> int:
         # Only a fresh process loads the library that fits the new driver.
         os.execv(sys.executable, [sys.executable, "-m", "tailtrace", "sample", *arguments])
     return 0
+
+
+def _allow_open_files() -> None:
+    """A file is kept open for each thread that is watched, and a service has thousands: 1,024 would not do."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def end_with(parent: int) -> None:

@@ -55,7 +55,7 @@ class CpuQuota:
         self._throttled = Count("tailtrace.host.cgroup.throttled", of, scale)
         self._periods = {
             word: Count("tailtrace.host.cgroup.periods", {**of, "tailtrace.kind": kind})
-            for word, kind in (("nr_periods", "all"), ("nr_throttled", "throttled"))
+            for word, kind in ((b"nr_periods", "all"), (b"nr_throttled", "throttled"))
         }
         self._allowed = Series("tailtrace.host.cgroup.cpu_limit", of)
         self._place = place
@@ -78,17 +78,17 @@ class CpuQuota:
         if content is None:
             self._absent("throttled", str(self._file.reason))
             return
-        words = content.decode("ascii", "replace").split()
-        values = {name: int(number) for name, number in zip(words[::2], words[1::2], strict=False)}
-        throttled = values.get("throttled_usec" if self._place[1] == 2 else "throttled_time")
+        words = content.split()
+        values = dict(zip(words[::2], words[1::2], strict=False))
+        throttled = values.get(b"throttled_usec" if self._place[1] == 2 else b"throttled_time")
         if throttled is None:
             self._absent("throttled", "no_controller")
         else:
             self._absences.clear(f"tailtrace.host.cgroup.throttled{self._suffix}")
-            self._throttled.add(throttled, unix_ns, points)
+            self._throttled.add(int(throttled), unix_ns, points)
         for name, count in self._periods.items():
             if name in values:
-                count.add(values[name], unix_ns, points)
+                count.add(int(values[name]), unix_ns, points)
         limit = self._limit()
         if limit is None:
             self._absent("cpu_limit", "no_quota")

@@ -12,7 +12,7 @@ from tailtrace.instrumentation.sampler.host.counts import Count
 from tailtrace.instrumentation.sampler.host.files import KeptFile
 
 _SECTOR_BYTES: Final = 512
-_WHOLE_DISK: Final = re.compile(r"^(sd[a-z]+|vd[a-z]+|xvd[a-z]+|hd[a-z]+|nvme\d+n\d+|mmcblk\d+|pmem\d+)$")
+_WHOLE_DISK: Final = re.compile(rb"^(sd[a-z]+|vd[a-z]+|xvd[a-z]+|hd[a-z]+|nvme\d+n\d+|mmcblk\d+|pmem\d+)$")
 """Partitions would count twice, and so would what is stacked on disks (md, dm, loop)."""
 
 
@@ -22,13 +22,13 @@ class Disks:
     def __init__(self, absences: Absences, proc: Path) -> None:
         self._absences = absences
         self._stats, self._vm = KeptFile(proc / "diskstats"), KeptFile(proc / "vmstat")
-        self._counts: dict[str, tuple[Count, Count, Count]] = {}
+        self._counts: dict[bytes, tuple[Count, Count, Count]] = {}
         self._faults = Count("tailtrace.host.page_faults", {"tailtrace.kind": "major"})
 
     def tick(self, unix_ns: int, points: list[Point]) -> None:
         content = self._stats.read()
         seen = False
-        for line in (content or b"").decode("ascii", "replace").splitlines():
+        for line in (content or b"").splitlines():
             words = line.split()
             if len(words) < 13 or not _WHOLE_DISK.match(words[2]):
                 continue
@@ -45,8 +45,8 @@ class Disks:
         else:
             self._faults.add(int(vm[at : at + 40].split()[1]), unix_ns, points)
 
-    def _new(self, disk: str) -> tuple[Count, Count, Count]:
-        device = {"system.device": disk}
+    def _new(self, disk: bytes) -> tuple[Count, Count, Count]:
+        device = {"system.device": disk.decode("ascii")}
         counts = (
             Count("tailtrace.host.disk.io", {**device, "disk.io.direction": "read"}, _SECTOR_BYTES),
             Count("tailtrace.host.disk.io", {**device, "disk.io.direction": "write"}, _SECTOR_BYTES),

@@ -11,10 +11,14 @@ from tailtrace.instrumentation.sampler.host.counts import Count
 from tailtrace.instrumentation.sampler.host.files import KeptFile
 
 _TCP: Final = {
-    ("snmp", "Tcp:", "RetransSegs"): "tailtrace.host.tcp.retransmits",
-    ("snmp", "Tcp:", "OutSegs"): "tailtrace.host.tcp.segments",
-    ("netstat", "TcpExt:", "TCPTimeouts"): "tailtrace.host.tcp.timeouts",
-    ("netstat", "TcpExt:", "ListenDrops"): "tailtrace.host.tcp.listen_drops",
+    "snmp": {
+        (b"Tcp:", b"RetransSegs"): "tailtrace.host.tcp.retransmits",
+        (b"Tcp:", b"OutSegs"): "tailtrace.host.tcp.segments",
+    },
+    "netstat": {
+        (b"TcpExt:", b"TCPTimeouts"): "tailtrace.host.tcp.timeouts",
+        (b"TcpExt:", b"ListenDrops"): "tailtrace.host.tcp.listen_drops",
+    },
 }
 _COLUMNS: Final = {
     ("receive", "bytes"): 0, ("receive", "error"): 2, ("receive", "drop"): 3,
@@ -27,40 +31,31 @@ class Network:
 
     def __init__(self, absences: Absences, proc: Path) -> None:
         self._absences = absences
-        self._files = {name: KeptFile(proc / "net" / name) for name in ("snmp", "netstat", "dev")}
-        self._tcp = {key: Count(metric) for key, metric in _TCP.items()}
-        self._interfaces = {key: self._count(*key) for key in _COLUMNS}
+        self._tables = [_Table(KeptFile(proc / "net" / name), wanted) for name, wanted in _TCP.items()]
+        self._dev = KeptFile(proc / "net" / "dev")
+        self._interfaces = [(column, self._count(*key)) for key, column in _COLUMNS.items()]
 
     def tick(self, unix_ns: int, points: list[Point]) -> None:
-        tables = {name: self._table(name) for name in ("snmp", "netstat")}
-        for (name, prefix, column), count in self._tcp.items():
-            value = tables[name].get((prefix, column))
-            if value is None:
-                self._absences.note(_TCP[name, prefix, column], self._files[name].reason or "no_column")
-            else:
-                count.add(value, unix_ns, points)
-        content = self._files["dev"].read()
+        for table in self._tables:
+            values = table.read()
+            for metric, count in table.counts.items():
+                if metric in values:
+                    count.add(values[metric], unix_ns, points)
+                else:
+                    self._absences.note(metric, table.file.reason or "no_column")
+        content = self._dev.read()
         if content is None:
-            self._absences.note("tailtrace.host.network.io", str(self._files["dev"].reason))
+            self._absences.note("tailtrace.host.network.io", str(self._dev.reason))
             return
-        sums = [0] * 16
-        for line in content.decode("ascii", "replace").splitlines()[2:]:
-            name, _, numbers = line.partition(":")
-            if name.strip() != "lo":
-                sums = [total + int(number) for total, number in zip(sums, numbers.split(), strict=False)]
-        for key, count in self._interfaces.items():
-            if len(sums) > _COLUMNS[key]:
-                count.add(sums[_COLUMNS[key]], unix_ns, points)
-
-    def _table(self, name: str) -> dict[tuple[str, str], int]:
-        """Both files have pairs of lines: names, then numbers."""
-        lines = (self._files[name].read() or b"").decode("ascii", "replace").splitlines()
-        found = {}
-        for names, numbers in zip(lines[::2], lines[1::2], strict=False):
-            prefix, *columns = names.split()
-            for column, number in zip(columns, numbers.split()[1:], strict=False):
-                found[prefix, column] = int(number)
-        return found
+        sums = [0] * len(self._interfaces)
+        for line in content.splitlines()[2:]:
+            name, _, numbers = line.partition(b":")
+            if name.strip() != b"lo":
+                words = numbers.split()
+                for index, (column, _) in enumerate(self._interfaces):
+                    sums[index] += int(words[column])
+        for total, (_, count) in zip(sums, self._interfaces, strict=True):
+            count.add(total, unix_ns, points)
 
     @staticmethod
     def _count(direction: str, kind: str) -> Count:
@@ -68,3 +63,34 @@ class Network:
         if kind == "bytes":
             return Count("tailtrace.host.network.io", attributes)
         return Count("tailtrace.host.network.errors", {**attributes, "tailtrace.kind": kind})
+
+
+class _Table:
+    """A file of pairs of lines, names and numbers: of its hundreds of columns those that are wanted."""
+
+    def __init__(self, file: KeptFile, wanted: dict[tuple[bytes, bytes], str]) -> None:
+        self.file = file
+        self.counts = {metric: Count(metric) for metric in wanted.values()}
+        self._wanted = wanted
+        self._places: dict[bytes, list[tuple[int, str]]] = {}
+
+    def read(self) -> dict[str, int]:
+        """Values by metric; a column that the file lacks is left out."""
+        lines = (self.file.read() or b"").splitlines()
+        found: dict[str, int] = {}
+        for names, numbers in zip(lines[::2], lines[1::2], strict=False):
+            places = self._places.get(names)
+            if places is None:
+                places = self._places[names] = self._look(names)
+            if places:
+                words = numbers.split()
+                found.update((metric, int(words[at])) for at, metric in places if at < len(words))
+        return found
+
+    def _look(self, names: bytes) -> list[tuple[int, str]]:
+        prefix, *columns = names.split() or [b""]
+        return [
+            (at, self._wanted[prefix, column])
+            for at, column in enumerate(columns, start=1)
+            if (prefix, column) in self._wanted
+        ]

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from tailtrace.instrumentation.sampler.host.files import content_of
+
 PROC: Final = Path("/proc")
 _FIRST_NAMESPACE: Final = 4026531836
 """Inode of the machine's own PID namespace, fixed in the kernel (PROC_PID_INIT_INO)."""
@@ -54,11 +56,9 @@ def parents(proc: Path = PROC) -> dict[int, int]:
     for entry in os.listdir(proc):
         if not entry.isdigit():
             continue
-        try:
-            stat = (proc / entry / "stat").read_bytes()
-        except OSError:
-            continue
-        found[int(entry)] = int(stat[stat.rindex(b")") + 2 :].split()[1])
+        stat = content_of(f"{proc}/{entry}/stat")
+        if stat:
+            found[int(entry)] = int(stat[stat.rindex(b")") + 2 :].split(None, 2)[1])
     return found
 
 
@@ -82,7 +82,4 @@ def chosen(pids: Iterable[int], pattern: re.Pattern[str] | None, proc: Path = PR
 
 
 def _command_line(pid: int, proc: Path) -> str:
-    try:
-        return (proc / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
-    except OSError:
-        return ""
+    return (content_of(f"{proc}/{pid}/cmdline") or b"").replace(b"\0", b" ").decode("utf-8", "replace")

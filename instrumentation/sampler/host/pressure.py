@@ -26,7 +26,7 @@ class Pressure:
                 for resource in ("cpu", "io", "memory")
                 if (cgroup / f"{resource}.pressure").exists()
             ]
-        self._counts: dict[tuple[str, str, str], Count] = {}
+        self._counts: dict[tuple[str, str, bytes], Count] = {}
 
     def tick(self, unix_ns: int, points: list[Point]) -> None:
         for resource, scope, file in self._files:
@@ -34,15 +34,15 @@ class Pressure:
             if content is None:
                 self._absences.note(f"{_METRIC}/{scope}/{resource}", "no_psi")
                 continue
-            for line in content.decode("ascii", "replace").splitlines():
-                kind, _, rest = line.partition(" ")
-                if scope == "host" and resource == "cpu" and kind == "full":
+            for line in content.splitlines():
+                kind = line[:4]
+                if scope == "host" and resource == "cpu" and kind == b"full":
                     continue  # has no meaning host-wide: always 0
                 key = (resource, scope, kind)
                 count = self._counts.get(key)
                 if count is None:
                     attributes = {
-                        "tailtrace.resource": resource, "tailtrace.kind": kind, "tailtrace.scope": scope
+                        "tailtrace.resource": resource, "tailtrace.kind": kind.decode(), "tailtrace.scope": scope
                     }  # fmt: skip
                     count = self._counts[key] = Count(_METRIC, attributes, 1000)
-                count.add(int(rest.rpartition("total=")[2]), unix_ns, points)
+                count.add(int(line[line.rindex(b"total=") + 6 :]), unix_ns, points)

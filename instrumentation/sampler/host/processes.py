@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from tailtrace.instrumentation.otlp import Point
 from tailtrace.instrumentation.sampler.absences import Absences
@@ -19,17 +19,21 @@ _LIST_EVERY: Final = 5
 
 
 class Thread:
-    """One thread: its open schedstat, its last readings, and its switches while it runs."""
+    """One thread: its open files, its last readings, and its switches while it runs."""
 
-    __slots__ = ("cpu_ns", "file", "name", "new_ns", "queue_ns", "sent", "switches", "tid")
+    __slots__ = ("cpu_ns", "file", "new_ns", "queue_ns", "sent", "series", "status", "switches", "tid")
 
-    def __init__(self, base: Path, tid: int) -> None:
+    def __init__(self, base: str, tid: int) -> None:
         self.tid = tid
-        self.file = KeptFile(base / "schedstat")
-        self.name = ""
+        self.file, self.status = KeptFile(f"{base}/schedstat"), KeptFile(f"{base}/status")
         self.cpu_ns = self.queue_ns = self.new_ns = 0
-        self.sent: tuple[int, int] | None = None
+        self.sent = (0, 0)
+        self.series: tuple[Series, Series] | None = None
         self.switches = (0, 0)
+
+    def close(self) -> None:
+        self.file.close()
+        self.status.close()
 
 
 class Process:
@@ -39,7 +43,17 @@ class Process:
         self.pid = pid
         self._base = proc / str(pid)
         self._absences = absences
-        self._attributes: dict[str, Any] = {"process.pid": pid, "process.executable.name": name_of(pid, proc)}
+        own = self._attributes = {"process.pid": pid, "process.executable.name": name_of(pid, proc)}
+        self._cpu, self._queue = (Series(f"tailtrace.host.process.{name}", own) for name in ("cpu", "run_queue"))
+        self._alive = Series("tailtrace.host.process.threads", own)
+        self._switched, self._faulted, self._moved = (
+            [Series(f"tailtrace.host.process.{name}", {**own, key: kind}) for kind in kinds]
+            for name, key, kinds in (
+                ("context_switches", "tailtrace.kind", ("voluntary", "involuntary")),
+                ("page_faults", "tailtrace.kind", ("minor", "major")),
+                ("disk", "disk.io.direction", ("read", "write")),
+            )
+        )
         self._threads: dict[int, Thread] = {}
         self._stat, self._io = KeptFile(self._base / "stat"), KeptFile(self._base / "io")
         self._first_faults: tuple[int, int] | None = None
@@ -66,17 +80,15 @@ class Process:
             self._disk(unix_ns, points)
             return True
         start = self._start_ns
-        own = self._attributes
-        points.append(Series("tailtrace.host.process.cpu", own).point(self._total_cpu, unix_ns, start))
-        points.append(Series("tailtrace.host.process.run_queue", own).point(self._total_queue, unix_ns, start))
-        points.append(Series("tailtrace.host.process.threads", own).point(len(self._threads), unix_ns))
+        points.append(self._cpu.point(self._total_cpu, unix_ns, start))
+        points.append(self._queue.point(self._total_queue, unix_ns, start))
+        points.append(self._alive.point(len(self._threads), unix_ns))
         chosen = sorted((t for t in busy if t.new_ns >= BUSY_SHARE * window), key=lambda t: -t.new_ns)
         for thread in chosen[:MOST_THREADS_SENT]:
             self._send_thread(thread, unix_ns, points)
         for thread in chosen:
             self._count_switches(thread)
-        for kind, count in zip(("voluntary", "involuntary"), self._switches, strict=True):
-            series = Series("tailtrace.host.process.context_switches", {**own, "tailtrace.kind": kind})
+        for series, count in zip(self._switched, self._switches, strict=True):
             points.append(series.point(count, unix_ns, start))
         self._faults(unix_ns, points)
         self._disk(unix_ns, points)
@@ -84,7 +96,7 @@ class Process:
 
     def close(self) -> None:
         for thread in self._threads.values():
-            thread.file.close()
+            thread.close()
         self._stat.close()
         self._io.close()
         self._threads.clear()
@@ -96,9 +108,9 @@ class Process:
             self.close()
             return False
         for tid in self._threads.keys() - listed:
-            self._threads.pop(tid).file.close()
+            self._threads.pop(tid).close()
         for tid in sorted(listed - self._threads.keys())[: MOST_THREADS_KEPT - len(self._threads)]:
-            self._threads[tid] = Thread(self._base / "task" / str(tid), tid)
+            self._threads[tid] = Thread(f"{self._base}/task/{tid}", tid)
         return True
 
     def _read_threads(self, first: bool) -> list[Thread]:
@@ -119,27 +131,26 @@ class Process:
                 busy.append(thread)
             thread.cpu_ns, thread.queue_ns = cpu, queue
         for tid in gone:
-            self._threads.pop(tid).file.close()
+            self._threads.pop(tid).close()
         return busy
 
     def _send_thread(self, thread: Thread, unix_ns: int, points: list[Point]) -> None:
-        if thread.sent is None:
+        if thread.series is None:
             # Counted from here on, like every total; what it did before is in the process's.
             thread.sent = (thread.cpu_ns, thread.queue_ns)
-            thread.name = name_of(thread.tid, self._base / "task")
-        attributes = {**self._attributes, "thread.id": thread.tid, "thread.name": thread.name}
-        start = self._start_ns
-        cpu, queue = thread.cpu_ns - thread.sent[0], thread.queue_ns - thread.sent[1]
-        points.append(Series("tailtrace.host.thread.cpu", attributes).point(cpu, unix_ns, start))
-        points.append(Series("tailtrace.host.thread.run_queue", attributes).point(queue, unix_ns, start))
+            name = name_of(thread.tid, self._base / "task")
+            attributes = {**self._attributes, "thread.id": thread.tid, "thread.name": name}
+            thread.series = (
+                Series("tailtrace.host.thread.cpu", attributes), Series("tailtrace.host.thread.run_queue", attributes),
+            )  # fmt: skip
+        cpu, queue = thread.series
+        points.append(cpu.point(thread.cpu_ns - thread.sent[0], unix_ns, self._start_ns))
+        points.append(queue.point(thread.queue_ns - thread.sent[1], unix_ns, self._start_ns))
 
     def _count_switches(self, thread: Thread) -> None:
-        try:
-            text = (self._base / "task" / str(thread.tid) / "status").read_bytes()
-        except OSError:
-            return
-        at = text.find(b"voluntary_ctxt_switches:")
-        if at < 0:
+        text = thread.status.read()
+        at = text.find(b"voluntary_ctxt_switches:") if text is not None else -1
+        if text is None or at < 0:
             return
         words = text[at:].split()
         now = (int(words[1]), int(words[3]))
@@ -157,9 +168,8 @@ class Process:
         if self._first_faults is None:
             self._first_faults = now
             return
-        for kind, index in (("minor", 0), ("major", 1)):
-            series = Series("tailtrace.host.process.page_faults", {**self._attributes, "tailtrace.kind": kind})
-            points.append(series.point(now[index] - self._first_faults[index], unix_ns, self._start_ns))
+        for series, count, before in zip(self._faulted, now, self._first_faults, strict=True):
+            points.append(series.point(count - before, unix_ns, self._start_ns))
 
     def _disk(self, unix_ns: int, points: list[Point]) -> None:
         metric = "tailtrace.host.process.disk"
@@ -173,6 +183,5 @@ class Process:
         if self._first_io is None:
             self._first_io = now
             return
-        for direction, index in (("read", 0), ("write", 1)):
-            series = Series(metric, {**self._attributes, "disk.io.direction": direction})
-            points.append(series.point(now[index] - self._first_io[index], unix_ns, self._start_ns))
+        for series, count, before in zip(self._moved, now, self._first_io, strict=True):
+            points.append(series.point(count - before, unix_ns, self._start_ns))

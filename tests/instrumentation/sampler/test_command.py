@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource as resource_limits
 import signal
 import subprocess
 import sys
@@ -56,7 +57,8 @@ def receiving() -> Iterator[tuple[str, list[tuple[str, bytes]], threading.Event]
 
 
 def start(endpoint: str, folder: Path, *more: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tailtrace", "sample", "--endpoint", endpoint, "--match", "", *more]
+    limited = ["sh", "-c", 'ulimit -Sn 256; exec "$@"', "sh"]
+    command = [*limited, sys.executable, "-m", "tailtrace", "sample", "--endpoint", endpoint, "--match", "", *more]
     environment = {**os.environ, "LD_LIBRARY_PATH": str(folder), "NVML_STUB_STATE": str(folder / "state")}
     return subprocess.Popen([*command, "--place", f"t-{uuid.uuid4()}"], env=environment, stderr=subprocess.PIPE)
 
@@ -66,6 +68,9 @@ def test_what_arrives_is_in_the_catalogue_under_the_samplers_resource(library: P
         process = start(endpoint, library.parent, "--pid", str(os.getpid()))
         try:
             assert enough.wait(60)
+            # A file is kept open for each watched thread.
+            soft, hard = resource_limits.prlimit(process.pid, resource_limits.RLIMIT_NOFILE)
+            assert soft == min(hard, 65536) > 256
             process.send_signal(signal.SIGTERM)
             assert process.wait(30) == 0
         finally:
