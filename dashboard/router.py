@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -53,7 +54,7 @@ def add_router(dash: Any, store: Store, settings: ServerSettings) -> None:
         Output("range", "children"),
         Output("controls", "children"),
         Output("drawn", "data"),
-        Output("fresh", "children"),
+        Output("looked", "data"),
         Output("body", "children"),
         Input("url", "pathname"),
         Input("url", "search"),
@@ -66,6 +67,16 @@ def add_router(dash: Any, store: Store, settings: ServerSettings) -> None:
         use_view(ctx.headers.get(HEADER, ""))
         use_permission(tokens, ctx.headers, ctx.cookies)
         return await asyncio.to_thread(_draw, store, settings, text, pathname or "/", search or "", drawn)
+
+    # After the page, so that what it says is not waited for.
+    @dash.callback(  # type: ignore[untyped-decorator]
+        Output("fresh", "children"), Input("looked", "data"), prevent_initial_call=True
+    )
+    async def draw_fresh(looked: int) -> Any:
+        text = text_of_request(ctx.headers.get("accept-language", ""), ctx.cookies)
+        use_zone(ctx.cookies.get(ZONE_COOKIE, ""))
+        use_view(ctx.headers.get(HEADER, ""))
+        return await asyncio.to_thread(_fresh, store, text)
 
     @dash.callback(  # type: ignore[untyped-decorator]
         Output({"type": "later", "name": MATCH}, "children"),
@@ -86,20 +97,17 @@ def add_router(dash: Any, store: Store, settings: ServerSettings) -> None:
 def _draw(
     store: Store, settings: ServerSettings, text: Text, pathname: str, search: str, drawn: Any
 ) -> tuple[Any, ...]:
-    """Sidebar, range, controls, what they were drawn for, freshness, body."""
+    """Sidebar, range, controls, what they were drawn for, when, body."""
     address = Address.parse(search)
     page = page_for(pathname)
     wanted = [pathname, address.range, address.since, address.until]
     frame: tuple[Any, ...] = (no_update,) * 4
-    fresh = None
+    looked = time.time_ns()
     try:
-        calls: list[Callable[[], Any]] = [
-            partial(page.draw, store, settings, text, pathname, address),
-            partial(freshness_words, store, text),
-        ]
+        calls: list[Callable[[], Any]] = [partial(page.draw, store, settings, text, pathname, address)]
         if wanted != drawn and page.controls:
             calls.append(partial(page.controls, store, text, address))
-        body, fresh, *controls = together(calls)
+        body, *controls = together(calls)
         if wanted != drawn:
             frame = (
                 sidebar(text, address, page.key),
@@ -107,7 +115,7 @@ def _draw(
                 controls[0] if controls else None,
                 wanted,
             )
-        return (*(stilled(one) for one in frame[:3]), frame[3], stilled(fresh), stilled(body))
+        return (*(stilled(one) for one in frame[:3]), frame[3], looked, stilled(body))
     except TailtraceError as error:
         stopped = was_stopped(error)
         title, reason = ("stopped.title", text("stopped.body")) if stopped else ("failed.title", str(error))
@@ -118,7 +126,18 @@ def _draw(
     again = html.Button(text("failed.again"), className="tt-button", **data(again="1"))
     failed = html.Div([html.H1(text(title)), html.P(reason), again], className="tt-notice", role="alert")
     ranged = range_controls(text, address) if page.ranged else None
-    return sidebar(text, address, page.key), ranged, None, None, fresh, failed
+    return sidebar(text, address, page.key), ranged, None, None, looked, failed
+
+
+def _fresh(store: Store, text: Text) -> Any:
+    """How complete the picture is; nothing where that cannot be told, as the page then says why."""
+    try:
+        return stilled(freshness_words(store, text))
+    except TailtraceError:
+        return None
+    except Exception:
+        _log.exception("freshness could not be drawn")
+        return None
 
 
 def _later(known: Mapping[str, Part], store: Store, text: Text, name: str, spec: dict[str, str]) -> Any:
@@ -144,6 +163,7 @@ def _layout() -> Any:
             dcc.Store(id="tick", data=0),
             dcc.Store(id="theme"),
             dcc.Store(id="drawn"),
+            dcc.Store(id="looked"),
             dcc.Interval(id="clock", interval=1000),
             html.Div(
                 [

@@ -10,21 +10,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+import orjson
 from dash.development.base_component import Component
 
 _HTML: Final = "dash_html_components"
 
 
 class Still(Component):
-    """`tree` is text, null, or [tag, attributes or null, child, ...]; attributes are named as React names them."""
+    """`tree` is [tag, attributes or null, child, ...] as JSON, where a child is such a tree, text or a number, and
+    attributes are named as React names them. As text it is neither walked through by Dash nor drawn again while it
+    stays the same.
+    """
 
     _namespace = "tailtrace"
     _type = "Still"
     _prop_names: list[str] = ["tree"]
     _valid_wildcard_attributes: list[str] = []
 
-    def __init__(self, tree: Any) -> None:
-        self.tree = tree
+    def __init__(self, tree: list[Any]) -> None:
+        self.tree = orjson.dumps(tree).decode()
 
 
 def stilled(node: Any) -> Any:

@@ -111,7 +111,9 @@ def _rows(store: Store, keys: Sequence[dict[str, Any]]) -> list[RequestRow]:
 def _sql(template: str, wanted: RequestFilter) -> str:
     """A template with its constants in place; what users sent only ever travels as parameters."""
     group = _MINUTE if wanted.order == "newest" else _BUCKET
-    filled = template.replace("{where}", where(wanted)).replace("{after}", _AFTER).replace("{group}", group)
+    # The first page comes after nothing: then no id is read to tell.
+    after = _AFTER if wanted.cursor else "true"
+    filled = template.replace("{where}", where(wanted)).replace("{after}", after).replace("{group}", group)
     return filled.replace("{key}", _KEY[wanted.order])
 
 

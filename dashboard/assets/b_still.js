@@ -8,5 +8,5 @@
     return window.React.createElement(tag, attributes, ...children.map(element));
   }
 
-  tt.Still = ({ tree }) => element(tree);
+  tt.Still = ({ tree }) => window.React.useMemo(() => element(JSON.parse(tree)), [tree]);
 })(window.tailtrace);

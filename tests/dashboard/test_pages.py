@@ -29,7 +29,7 @@ def test_overview_says_what_is_slow(seeded: Store, serve: Serve, page: Any) -> N
     page.locator(".js-plotly-plot").nth(3).wait_for()
     assert page.locator(".js-plotly-plot").count() == 4
     assert page.locator(".modebar-btn").count() == 0
-    assert page.locator("text=times in UTC").is_visible()
+    page.locator("text=times in UTC").wait_for()
     assert page.locator("h2.tt-section").inner_text() == "api"
     assert page.locator(".tt-badge.is-simulated").count() >= 2
 
