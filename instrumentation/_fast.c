@@ -5,12 +5,14 @@
  *   StageBase                record.py
  *   encode_request           encode.py
  *   sender, rtt_ns           answer.py
+ *   one_chat_text            sse.py
  *   probe_tick               loop_probe.py
  *
  * It is one file so that the build is one call of the compiler. The interpreter lock guards everything
  * here; the main interpreter alone may load it. Only public API is used.
  */
 
+#define _GNU_SOURCE
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <limits.h>
@@ -20,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <structmember.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -40,17 +43,23 @@
 #define MAX_STAGES 512
 #define TAIL 5
 #define SAMPLE_MASK 31
+#define INTERFACE 2 /* native.py expects this one */
 
 static PyObject *other_clock; /* NULL: the real one */
 static PyObject *current;     /* the context variable CURRENT */
+static PyObject *streaming_now;
 static PyTypeObject *record_type;
 static PyTypeObject *marks_type, *times_type, *stage_type, *sender_type;
 static PyObject *stage_heads, *make_stage_head, *make_pair, *make_status;
 static PyObject *empty_text, *empty_bytes;
 static PyObject *s_more_body, *s_write_paused, *s_span_id, *s_trace_id, *s_parent_span_id, *s_start_ns, *s_end_ns,
-    *s_stages, *s_deliver, *s_name, *s_switch, *s_take_kept;
+    *s_stages, *s_deliver, *s_name, *s_switch, *s_take_kept, *s_type, *s_status, *s_headers, *s_body, *s_streaming,
+    *s_first_ns, *s_answer_ns, *s__start_ns, *s__status, *s__framed, *s__size, *s__fast;
 static int64_t bounds[BOUNDS];
-static int first_of_bits[66]; /* by bit length: the bucket of the smallest number of that length */
+/* By bit length and the bits below the highest: the bucket of the smallest number that begins so. An octave has 35 buckets
+ * and 64 cells, so a search sees at most two bounds. */
+#define CELLS 64
+static int first_of_cell[64 * CELLS];
 
 /* Clock ----------------------------------------------------------------------------------------------------------- */
 
@@ -230,6 +239,14 @@ bit_length(uint64_t value)
     return value ? 64 - __builtin_clzll(value) : 0;
 }
 
+static int
+cell_of(uint64_t value)
+{
+    int bits = bit_length(value);
+    uint64_t below = bits > 7 ? value >> (bits - 7) : value << (7 - bits);
+    return bits * CELLS + (int)(below & (CELLS - 1));
+}
+
 /* The first bucket whose bound is not below `gap`. */
 static int
 bucket_of(int64_t gap)
@@ -237,18 +254,11 @@ bucket_of(int64_t gap)
     if (gap <= 1) {
         return 0;
     }
-    int bits = bit_length((uint64_t)gap);
-    int low = first_of_bits[bits], high = first_of_bits[bits + 1];
-    while (low < high) {
-        int middle = (low + high) / 2;
-        if (bounds[middle] < gap) {
-            low = middle + 1;
-        }
-        else {
-            high = middle;
-        }
+    int k = first_of_cell[cell_of((uint64_t)gap)];
+    while (k < BOUNDS && bounds[k] < gap) {
+        k++;
     }
-    return low;
+    return k;
 }
 
 static PyObject *
@@ -271,12 +281,14 @@ use_bounds(PyObject *module, PyObject *given)
     }
     Py_DECREF(fast);
     int k = 0;
-    for (int bits = 0; bits < 66; bits++) {
-        uint64_t smallest = bits == 0 ? 0 : bits > 63 ? (uint64_t)INT64_MAX : 1ULL << (bits - 1);
+    for (int cell = CELLS; cell < 64 * CELLS; cell++) {
+        int bits = cell / CELLS;
+        uint64_t begins = (uint64_t)(CELLS + cell % CELLS);
+        uint64_t smallest = bits > 7 ? begins << (bits - 7) : begins >> (7 - bits);
         while (k < BOUNDS && (uint64_t)bounds[k] < smallest) {
             k++;
         }
-        first_of_bits[bits] = k;
+        first_of_cell[cell] = k;
     }
     Py_RETURN_NONE;
 }
@@ -809,8 +821,8 @@ static PyType_Spec stage_spec = {
 static PyObject *
 use_scopes(PyObject *module, PyObject *args)
 {
-    PyObject *variable, *record;
-    if (!PyArg_ParseTuple(args, "OO!:use_scopes", &variable, &PyType_Type, &record)) {
+    PyObject *variable, *record, *streaming;
+    if (!PyArg_ParseTuple(args, "OO!O!:use_scopes", &variable, &PyType_Type, &record, &PyDict_Type, &streaming)) {
         return NULL;
     }
     if (!PyContextVar_CheckExact(variable)) {
@@ -819,6 +831,7 @@ use_scopes(PyObject *module, PyObject *args)
     }
     Py_XSETREF(current, Py_NewRef(variable));
     Py_XSETREF(record_type, (PyTypeObject *)Py_NewRef(record));
+    Py_XSETREF(streaming_now, Py_NewRef(streaming));
     Py_RETURN_NONE;
 }
 
@@ -1240,17 +1253,226 @@ use_encoders(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* Frames ---------------------------------------------------------------------------------------------------------- */
+
+static int
+is_space(unsigned char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* Past `"key" : `, where `at` stands behind the key; NULL where no colon follows. */
+static const char *
+past_colon(const char *at, const char *end)
+{
+    for (; at < end && is_space((unsigned char)*at); at++) {
+    }
+    if (at == end || *at++ != ':') {
+        return NULL;
+    }
+    for (; at < end && is_space((unsigned char)*at); at++) {
+    }
+    return at < end ? at : NULL;
+}
+
+/* sse._CHAT_TEXT: "delta": {..."content": "x, with no brace between. */
+static int
+has_chat_text(const char *at, const char *end)
+{
+    while ((at = memmem(at, (size_t)(end - at), "\"delta\"", 7)) != NULL) {
+        at += 7;
+        const char *inside = past_colon(at, end);
+        if (inside == NULL || *inside++ != '{') {
+            continue;
+        }
+        const char *quote = inside;
+        for (; quote < end && *quote != '{' && *quote != '}'; quote++) {
+            if (*quote == '"' && end - quote > 9 && memcmp(quote, "\"content\"", 9) == 0) {
+                const char *value = past_colon(quote + 9, end);
+                if (value != NULL && *value == '"' && value + 1 < end && value[1] != '"') {
+                    return 1;
+                }
+            }
+        }
+    }
+    return 0;
+}
+
+static int
+is_one_chat_text(const char *body, Py_ssize_t size)
+{
+    if (size < 5 || memcmp(body, "data:", 5) != 0) {
+        return 0;
+    }
+    const char *line_end = memchr(body, '\n', (size_t)size);
+    return line_end != NULL && line_end - body >= size - 2 && has_chat_text(body, body + size);
+}
+
+/* one_chat_text(body) -> sse._one_chat_text(body) */
+static PyObject *
+one_chat_text(PyObject *module, PyObject *body)
+{
+    if (!PyBytes_Check(body)) {
+        return PyErr_Format(PyExc_TypeError, "one_chat_text() expected bytes, got %.100s", Py_TYPE(body)->tp_name);
+    }
+    return PyBool_FromLong(is_one_chat_text(PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body)));
+}
+
 /* Sender ---------------------------------------------------------------------------------------------------------- */
+
+enum { IN_PYTHON, BEFORE_START, BEFORE_TOKENS };
 
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     PyObject *slow, *careful, *send, *flow;
+    PyObject *function, *of; /* the two parts of `send` where it is a method of Python's */
+    PyObject *answer, *record;
     Marks *times;
     PyObject *kept[TAIL];
     size_t seen;
-    char fast;
+    char fast, head;
 } Sender;
+
+static PyObject *
+pass_on(Sender *self, PyObject *message)
+{
+    if (self->function == NULL) {
+        return PyObject_CallOneArg(self->send, message);
+    }
+    PyObject *args[3] = {NULL, self->of, message};
+    return PyObject_Vectorcall(self->function, args + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+}
+
+static void
+keep(Sender *self, PyObject *message)
+{
+    Py_XSETREF(self->kept[self->seen % TAIL], Py_NewRef(message));
+    self->seen++;
+}
+
+/* Whether a send would wait: 1, 0, or -1 with an error. */
+static int
+is_paused(Sender *self)
+{
+    PyObject *paused = PyObject_GetAttr(self->flow, s_write_paused);
+    int waits = paused == Py_False ? 0 : paused == NULL ? -1 : PyObject_IsTrue(paused);
+    Py_XDECREF(paused);
+    return waits;
+}
+
+static int
+set_ns(PyObject *object, PyObject *name, int64_t ns)
+{
+    PyObject *number = PyLong_FromLongLong(ns);
+    int done = number == NULL ? -1 : PyObject_SetAttr(object, name, number);
+    Py_XDECREF(number);
+    return done;
+}
+
+static int
+same_name(PyObject *name, const char *lower, Py_ssize_t size)
+{
+    return PyBytes_GET_SIZE(name) == size && strncasecmp(PyBytes_AS_STRING(name), lower, (size_t)size) == 0;
+}
+
+/* Answer._begin for a stream of events that has not begun before. 1: done; 0: left to Python; -1: an error. */
+static int
+begin_stream(Sender *self, PyObject *message)
+{
+    PyObject *status = PyDict_GetItemWithError(message, s_status);
+    PyObject *headers = status == NULL ? NULL : PyDict_GetItemWithError(message, s_headers);
+    if (headers == NULL || !PyLong_CheckExact(status) || !PyList_CheckExact(headers)) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    int beyond = 0;
+    long code = PyLong_AsLongAndOverflow(status, &beyond);
+    int events = 0;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(headers); i++) {
+        PyObject *pair = PyList_GET_ITEM(headers, i);
+        if (!PyTuple_CheckExact(pair) || PyTuple_GET_SIZE(pair) != 2 || !PyBytes_CheckExact(PyTuple_GET_ITEM(pair, 0))
+            || !PyBytes_CheckExact(PyTuple_GET_ITEM(pair, 1))) {
+            return 0;
+        }
+        PyObject *name = PyTuple_GET_ITEM(pair, 0), *value = PyTuple_GET_ITEM(pair, 1);
+        if (same_name(name, "content-length", 14)) {
+            return 0;
+        }
+        if (same_name(name, "content-type", 12)) {
+            events = PyBytes_GET_SIZE(value) >= 17
+                     && strncasecmp(PyBytes_AS_STRING(value), "text/event-stream", 17) == 0;
+        }
+    }
+    int64_t now;
+    if (!events || beyond || code >= 400 || self->times->size) {
+        return 0;
+    }
+    if (now_ns(&now) < 0 || set_ns(self->answer, s__start_ns, now) < 0
+        || PyObject_SetAttr(self->answer, s__status, status) < 0
+        || PyObject_SetAttr(self->answer, s__framed, Py_True) < 0
+        || PyObject_SetAttr(self->record, s_streaming, Py_True) < 0) {
+        return -1;
+    }
+    return 1;
+}
+
+/* Answer._before_tokens for a body that is the first of an answer's tokens, and Record.begin_tokens. As above. */
+static int
+first_token(Sender *self, PyObject *message)
+{
+    PyObject *body = PyDict_GetItemWithError(message, s_body), *more = PyDict_GetItemWithError(message, s_more_body);
+    if (body == NULL || more != Py_True || !PyBytes_CheckExact(body) || self->times->size) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    const char *text = PyBytes_AS_STRING(body);
+    size_t size = (size_t)PyBytes_GET_SIZE(body);
+    /* Names of models and usage are taken out by Python. */
+    if (!is_one_chat_text(text, (Py_ssize_t)size) || memmem(text, size, "\"model\"", 7) || memmem(text, size, "usage", 5)) {
+        return 0;
+    }
+    int waits = self->flow == Py_None ? 1 : is_paused(self);
+    if (waits) {
+        return waits < 0 ? -1 : 0;
+    }
+    int64_t now;
+    PyObject *id = NULL, *length = NULL;
+    int done = -1;
+    if (now_ns(&now) == 0 && (length = PyLong_FromSize_t(size)) != NULL
+        && (id = PyLong_FromVoidPtr(self->record)) != NULL && set_ns(self->record, s_first_ns, now) == 0
+        && set_ns(self->record, s_answer_ns, now) == 0 && PyObject_SetAttr(self->answer, s__size, length) == 0
+        && PyObject_SetAttr(self->answer, s__fast, Py_True) == 0 && push(self->times, now) == 0
+        && PyDict_SetItem(streaming_now, id, self->record) == 0) {
+        keep(self, message);
+        self->fast = 1;
+        done = 1;
+    }
+    Py_XDECREF(id);
+    Py_XDECREF(length);
+    return done;
+}
+
+/* The head of a stream, where it is of the usual kind; all else is Python's. */
+static PyObject *
+send_head(Sender *self, PyObject *message)
+{
+    int done = 0;
+    char head = self->head;
+    self->head = IN_PYTHON;
+    PyObject *kind = PyDict_CheckExact(message) ? PyDict_GetItemWithError(message, s_type) : NULL;
+    if (kind != NULL && PyUnicode_CheckExact(kind)) {
+        if (head == BEFORE_START && PyUnicode_CompareWithASCIIString(kind, "http.response.start") == 0) {
+            done = begin_stream(self, message);
+            self->head = done == 1 ? BEFORE_TOKENS : IN_PYTHON;
+        }
+        else if (head == BEFORE_TOKENS && PyUnicode_CompareWithASCIIString(kind, "http.response.body") == 0) {
+            done = first_token(self, message);
+        }
+    }
+    if (done < 0 || PyErr_Occurred()) {
+        return NULL;
+    }
+    return done ? pass_on(self, message) : PyObject_CallOneArg(self->slow, message);
+}
 
 static PyObject *
 sender_call(Sender *self, PyObject *const *args, size_t flags, PyObject *names)
@@ -1266,17 +1488,16 @@ sender_call(Sender *self, PyObject *const *args, size_t flags, PyObject *names)
     }
     PyObject *message = args[0];
     if (!self->fast) {
-        return PyObject_CallOneArg(self->slow, message);
+        return self->head == IN_PYTHON ? PyObject_CallOneArg(self->slow, message) : send_head(self, message);
     }
     int64_t now;
     if (now_ns(&now) < 0 || push(self->times, now) < 0) {
         return NULL;
     }
-    Py_XSETREF(self->kept[self->seen % TAIL], Py_NewRef(message));
-    self->seen++;
+    keep(self, message);
     PyObject *more = PyDict_CheckExact(message) ? Py_XNewRef(PyDict_GetItemWithError(message, s_more_body))
                                                 : PyObject_GetItem(message, s_more_body);
-    int straight = more == NULL ? 0 : PyObject_IsTrue(more);
+    int straight = more == Py_True ? 1 : more == NULL ? 0 : PyObject_IsTrue(more);
     Py_XDECREF(more);
     if (more == NULL && PyErr_Occurred()) {
         if (!PyErr_ExceptionMatches(PyExc_KeyError)) {
@@ -1286,9 +1507,7 @@ sender_call(Sender *self, PyObject *const *args, size_t flags, PyObject *names)
     }
     if (straight > 0) {
         if (self->flow != Py_None) {
-            PyObject *paused = PyObject_GetAttr(self->flow, s_write_paused);
-            int waits = paused == NULL ? -1 : PyObject_IsTrue(paused);
-            Py_XDECREF(paused);
+            int waits = is_paused(self);
             straight = waits < 0 ? -1 : !waits;
         }
         else {
@@ -1298,7 +1517,7 @@ sender_call(Sender *self, PyObject *const *args, size_t flags, PyObject *names)
     if (straight < 0) {
         return NULL;
     }
-    return PyObject_CallOneArg(straight ? self->send : self->careful, message);
+    return straight ? pass_on(self, message) : PyObject_CallOneArg(self->careful, message);
 }
 
 static int
@@ -1308,6 +1527,8 @@ sender_traverse(Sender *self, visitproc visit, void *arg)
     Py_VISIT(self->careful);
     Py_VISIT(self->send);
     Py_VISIT(self->flow);
+    Py_VISIT(self->answer);
+    Py_VISIT(self->record);
     Py_VISIT(self->times);
     for (int i = 0; i < TAIL; i++) {
         Py_VISIT(self->kept[i]);
@@ -1325,6 +1546,8 @@ sender_dealloc(Sender *self)
     Py_XDECREF(self->careful);
     Py_XDECREF(self->send);
     Py_XDECREF(self->flow);
+    Py_XDECREF(self->answer);
+    Py_XDECREF(self->record);
     Py_XDECREF(self->times);
     for (int i = 0; i < TAIL; i++) {
         Py_XDECREF(self->kept[i]);
@@ -1358,6 +1581,7 @@ sender_switch(Sender *self, PyObject *on)
         return NULL;
     }
     self->fast = (char)fast;
+    self->head = IN_PYTHON;
     Py_RETURN_NONE;
 }
 
@@ -1384,12 +1608,12 @@ static PyType_Spec sender_spec = {
     sender_slots,
 };
 
-/* sender(slow, careful, send, flow, times) -> (send, switch, take_kept) */
+/* sender(slow, careful, send, flow, times, answer, record) -> (send, switch, take_kept) */
 static PyObject *
 make_sender(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
-    if (count != 5 || !Py_IS_TYPE(args[4], marks_type)) {
-        PyErr_SetString(PyExc_TypeError, "sender() expected slow, careful, send, flow and marks");
+    if (count != 7 || !Py_IS_TYPE(args[4], marks_type) || streaming_now == NULL) {
+        PyErr_SetString(PyExc_TypeError, "sender() expected slow, careful, send, flow, marks, answer and record");
         return NULL;
     }
     Sender *self = (Sender *)sender_type->tp_alloc(sender_type, 0);
@@ -1402,6 +1626,13 @@ make_sender(PyObject *module, PyObject *const *args, Py_ssize_t count)
     self->send = Py_NewRef(args[2]);
     self->flow = Py_NewRef(args[3]);
     self->times = (Marks *)Py_NewRef(args[4]);
+    self->answer = Py_NewRef(args[5]);
+    self->record = Py_NewRef(args[6]);
+    self->head = args[5] == Py_None ? IN_PYTHON : BEFORE_START;
+    if (PyMethod_Check(self->send)) {
+        self->function = PyMethod_GET_FUNCTION(self->send);
+        self->of = PyMethod_GET_SELF(self->send);
+    }
     PyObject *turn = PyObject_GetAttr((PyObject *)self, s_switch);
     PyObject *take = turn == NULL ? NULL : PyObject_GetAttr((PyObject *)self, s_take_kept);
     PyObject *result = take == NULL ? NULL : PyTuple_Pack(3, self, turn, take);
@@ -1495,11 +1726,17 @@ execute(PyObject *module)
         || text(&s_trace_id, "trace_id") < 0 || text(&s_parent_span_id, "parent_span_id") < 0
         || text(&s_start_ns, "start_ns") < 0 || text(&s_end_ns, "end_ns") < 0 || text(&s_stages, "stages") < 0
         || text(&s_deliver, "deliver") < 0 || text(&s_name, "__name__") < 0
-        || text(&s_switch, "switch") < 0 || text(&s_take_kept, "take_kept") < 0) {
+        || text(&s_switch, "switch") < 0 || text(&s_take_kept, "take_kept") < 0 || text(&s_type, "type") < 0
+        || text(&s_status, "status") < 0 || text(&s_headers, "headers") < 0 || text(&s_body, "body") < 0
+        || text(&s_streaming, "streaming") < 0 || text(&s_first_ns, "first_ns") < 0
+        || text(&s_answer_ns, "answer_ns") < 0 || text(&s__start_ns, "_start_ns") < 0
+        || text(&s__status, "_status") < 0 || text(&s__framed, "_framed") < 0 || text(&s__size, "_size") < 0
+        || text(&s__fast, "_fast") < 0) {
         return -1;
     }
     if (add_type(module, &marks_spec, &marks_type) < 0 || add_type(module, &times_spec, &times_type) < 0
-        || add_type(module, &stage_spec, &stage_type) < 0 || add_type(module, &sender_spec, &sender_type) < 0) {
+        || add_type(module, &stage_spec, &stage_type) < 0 || add_type(module, &sender_spec, &sender_type) < 0
+        || PyModule_AddIntConstant(module, "interface", INTERFACE) < 0) {
         return -1;
     }
     return 0;
@@ -1510,6 +1747,7 @@ static PyMethodDef functions[] = {
     {"use_bounds", use_bounds, METH_O, NULL},
     {"use_scopes", use_scopes, METH_VARARGS, NULL},
     {"use_encoders", use_encoders, METH_VARARGS, NULL},
+    {"one_chat_text", one_chat_text, METH_O, NULL},
     {"rtt_ns", rtt_ns, METH_O, NULL},
     {"probe_tick", probe_tick, METH_VARARGS, NULL},
     {"sender", (PyCFunction)(void (*)(void))make_sender, METH_FASTCALL, NULL},

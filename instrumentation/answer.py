@@ -39,12 +39,15 @@ def _no_switch(on: bool) -> None:
 Sender = tuple[Send, Callable[[bool], None], Callable[[], list[Message]]]
 
 
-def plain_sender(slow: Send, careful: Send, send: Send, flow: Any, times: TokenMarks) -> Sender:
+def plain_sender(
+    slow: Send, careful: Send, send: Send, flow: Any, times: TokenMarks, answer: Any, record: Record
+) -> Sender:
     """The `send` that the app gets, the switch of its fast path, and what gives (and lets go) the last messages of it.
 
     One plain function, because every chunk passes it: on the fast path a clock read and two list writes, then the
     server's own awaitable. Only a send that will wait, by the server's own flag, is `careful`; where the server shows
-    no flag (`flow` is None), one in 32. Off the fast path it is `slow`.
+    no flag (`flow` is None), one in 32. Off the fast path it is `slow`; the one in C does what that does for the usual
+    start of a stream itself, on `answer` and `record`.
     """
     fast = False
     now_ns, append = clock.now_ns, times.append
@@ -87,7 +90,9 @@ def plain_sender(slow: Send, careful: Send, send: Send, flow: Any, times: TokenM
     return by_sample if flow is None else by_flag, switch, take_kept
 
 
-_sender: Callable[[Send, Send, Send, Any, TokenMarks], Sender] = plain_sender if native is None else native.sender
+_sender: Callable[[Send, Send, Send, Any, TokenMarks, Any, Record], Sender] = (
+    plain_sender if native is None else native.sender
+)
 
 
 class Answer:
@@ -101,6 +106,7 @@ class Answer:
     _done_ns = 0
     _left = False
     _fast = False
+    _framed = False
     _framed_json = False
     _frames: sse.Frames | None = None
 
@@ -114,7 +120,9 @@ class Answer:
         if not hasattr(self._flow, "write_paused"):
             self._flow = None
         self._stream_send: Send = self._before_tokens
-        self.send, self._switch, self._take_kept = _sender(self._slow, self._careful, send, self._flow, record.times)
+        self.send, self._switch, self._take_kept = _sender(
+            self._slow, self._careful, send, self._flow, record.times, self, record
+        )
 
     def client_left(self) -> None:
         """The client went away; it counts only while the answer is not complete."""
@@ -144,10 +152,10 @@ class Answer:
         if length is None and content_type.startswith(_TOKEN_TYPES) and self._status < 400:
             if not record.first_ns:
                 record.streaming = True
-                if content_type.startswith(_FRAMED):
-                    self._frames = sse.Frames()
+                self._framed = content_type.startswith(_FRAMED)
+                self._frames = None
                 self._stream_send = self._before_tokens
-                record.tail = deque(maxlen=_TAIL)
+                record.tail = None
                 return
             record.tail = deque(maxlen=_TAIL)
         else:
@@ -181,7 +189,11 @@ class Answer:
         record = self._record
         if body and not self._fast:
             self._size += len(body)
-            channel = self._frames.feed(bytes(body)) if self._frames is not None else sse.ANSWER
+            if self._framed:
+                self._frames = self._frames or sse.Frames()
+                channel = self._frames.feed(bytes(body))
+            else:
+                channel = sse.ANSWER
             if channel:
                 if record.first_ns:
                     record.times.append(now)
@@ -190,6 +202,8 @@ class Answer:
                 if channel == sse.ANSWER:
                     record.answer_ns = now
                     self._go_fast()
+            if record.tail is None:
+                record.tail = deque(maxlen=_TAIL)
             record.tail.append(message)
         if not message.get("more_body", False):
             self._complete(now)
@@ -283,7 +297,11 @@ class Answer:
         self._set_fast(False)
         kept = self._take_kept()
         if kept:
-            self._record.tail.extend(kept)
+            record = self._record
+            if record.tail is None:
+                record.tail = kept
+            else:
+                record.tail.extend(kept)
         self._stream_send = self._server_send
         self._switch = _no_switch
         del self.send, self._take_kept

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
+
+_INTERFACE: Final = 2
 
 
 def _load() -> Any:
@@ -19,7 +21,8 @@ def _load() -> Any:
     except ImportError:
         return None
     loaded: ModuleType = _fast
-    return loaded
+    # One that an older checkout has built is left alone.
+    return loaded if getattr(loaded, "interface", 0) == _INTERFACE else None
 
 
 native: Any = _load()

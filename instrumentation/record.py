@@ -278,7 +278,7 @@ Scope = Record | Stage | Remote
 CURRENT: ContextVar[Scope | None] = ContextVar("tailtrace_scope", default=None)
 
 if native is not None:
-    native.use_scopes(CURRENT, Record)
+    native.use_scopes(CURRENT, Record, streaming_now)
 
 
 def live(scope: Scope | None) -> Scope | None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
+
+from tailtrace.instrumentation.native import native
 
 NOTHING: Final = 0
 REASONING: Final = 1
@@ -146,9 +148,12 @@ class Frames:
         return best
 
 
-def _one_chat_text(body: bytes) -> bool:
+def plain_one_chat_text(body: bytes) -> bool:
     """Whether a body is one chat chunk with text and nothing else, as most are: seen without taking it apart."""
-    return body.startswith(b"data:") and body.find(b"\n") >= len(body) - 2 and _CHAT_TEXT.search(body) is not None
+    return body.startswith(b"data:") and 0 <= len(body) - 2 <= body.find(b"\n") and _CHAT_TEXT.search(body) is not None
+
+
+_one_chat_text: Callable[[bytes], bool] = plain_one_chat_text if native is None else native.one_chat_text
 
 
 def carries_token(body: bytes) -> bool:

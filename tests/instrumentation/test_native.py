@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailtrace.instrumentation import encode
+from tailtrace.instrumentation import answer, encode, sse
 from tailtrace.instrumentation.answer import plain_sender
 from tailtrace.instrumentation.native import native
-from tailtrace.instrumentation.record import CURRENT, Record, Remote, Stage
+from tailtrace.instrumentation.record import CURRENT, Record, Remote, Stage, streaming_now
 from tailtrace.instrumentation.testing import FakeClock
 from tailtrace.instrumentation.tokens import PlainTokenMarks, PlainTokenTimes
 
@@ -156,7 +156,7 @@ def test_chunks_take_the_same_way(steps: list[Any], has_flow: bool) -> None:
 
     def of(log: list[Any], times: Any, make: Any) -> Any:
         ways = [lambda message, way=way: log.append((way, message)) or way for way in ("slow", "careful", "send")]
-        return make(*ways, flow, times)
+        return make(*ways, flow, times, None, None)
 
     ours_times, plain_times = native.TokenMarks(), PlainTokenMarks()
     with FakeClock() as now:
@@ -175,11 +175,77 @@ def test_chunks_take_the_same_way(steps: list[Any], has_flow: bool) -> None:
     assert ours[2]() == plain[2]() == []
 
 
+heads = st.lists(st.tuples(st.sampled_from([b"content-type", b"Content-Type", b"content-length", b"x"]),
+    st.sampled_from([b"text/event-stream", b"Text/Event-Stream; charset=utf-8", b"application/json", b"text/plain"])
+), max_size=3)  # fmt: skip
+TEXT = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
+bodies = st.sampled_from([
+    TEXT, b"", TEXT[:20], TEXT[20:], TEXT + TEXT, TEXT.replace(b"a", b""), b"data: [DONE]\n\n", b": ping\n\n",
+    b'data: {"model":"m","choices":[{"delta":{"content":"a"}}]}\n\n', b'data: {"choices":[{"delta":{"role":"x"}}]}\n\n',
+    b'data: {"choices":[{"delta":{"content":"a"}}],"usage":{"prompt_tokens":3}}\n\n', b"plain",
+])  # fmt: skip
+
+
+class Cycle:
+    def __init__(self, has_flow: bool) -> None:
+        self.log: list[Any] = []
+        if has_flow:
+            self.flow = Flow()
+
+    async def send(self, message: Any) -> None:
+        self.log.append(message)
+
+
+def answered(messages: list[Any], has_flow: bool, sender: Any) -> list[Any]:
+    """Everything that an answer and its record know after these messages."""
+    cycle = Cycle(has_flow)
+    record = Record("GET", 2, start_ns=1)
+    with FakeClock() as now, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(answer, "_sender", sender)
+        of = answer.Answer(record, cycle.send)
+        for message, paused in messages:
+            now.advance_ms(1)
+            if has_flow:
+                cycle.flow.write_paused = paused
+            with pytest.raises(StopIteration):
+                next(iter(of.send(message).__await__()))
+        known = {name: value for name, value in vars(of).items() if type(value) in (int, bool, list)}
+        seen: list[Any] = [known, len(streaming_now)]
+        of.finish(None)
+    streaming_now.clear()
+    encoded = encode.request_attributes(record)
+    return [cycle.log, *seen, record.first_ns, record.answer_ns, record.outcome, record.error, encoded]
+
+
+@given(
+    st.sampled_from([200, 404]), heads,
+    st.lists(st.tuples(bodies, st.sampled_from([True, True, True, False]), st.booleans()), max_size=9), st.booleans(),
+)  # fmt: skip
+def test_the_start_of_a_stream_is_read_alike(status: int, headers: Any, chunks: list[Any], has_flow: bool) -> None:
+    messages: list[Any] = [({"type": "http.response.start", "status": status, "headers": headers}, False)]
+    messages += [
+        ({"type": "http.response.body", "body": body, "more_body": more}, paused) for body, more, paused in chunks
+    ]
+    assert answered(messages, has_flow, native.sender) == answered(messages, has_flow, plain_sender)
+
+
+pieces = st.sampled_from([
+    b'"delta"', b":", b" ", b"\x0b", b"{", b"}", b'"content"', b'"', b"x", b"data:", b"\n", b'"delta":{"content":"x',
+    b'"delta" : {"role":"a","content" : "',
+])  # fmt: skip
+
+
+@given(st.lists(pieces, max_size=12).map(b"".join), st.booleans())
+def test_text_of_a_chat_chunk_is_seen_alike(body: bytes, framed: bool) -> None:
+    body = b"data:" + body + b"\n\n" if framed else body
+    assert native.one_chat_text(body) == sse.plain_one_chat_text(body)
+
+
 def test_what_the_server_or_the_message_raises_reaches_the_caller() -> None:
     def raises(message: Any) -> Any:
         raise KeyError("server")
 
-    send, switch, _ = native.sender(raises, raises, raises, Flow, native.TokenMarks())
+    send, switch, _ = native.sender(raises, raises, raises, Flow, native.TokenMarks(), None, None)
     switch(True)
     with pytest.raises(RuntimeError, match="torn"):
         send(Torn())
@@ -190,7 +256,7 @@ def test_what_the_server_or_the_message_raises_reaches_the_caller() -> None:
     with pytest.raises(TypeError):
         send(5)
     with pytest.raises(TypeError):
-        native.sender(raises, raises, raises, None, [])
+        native.sender(raises, raises, raises, None, [], None, None)
 
 
 def test_a_deep_nest_of_stages_is_let_go() -> None:
@@ -216,7 +282,7 @@ def test_nothing_is_held() -> None:
         mark = record.token_marker()
         for _ in range(40):
             mark()
-        send, switch, take = native.sender(len, len, len, Flow, record.times)
+        send, switch, take = native.sender(len, len, len, Flow, record.times, None, record)
         switch(True)
         for _ in range(12):
             send({"more_body": True})
