@@ -124,6 +124,11 @@ class Answer:
             self._slow, self._careful, send, self._flow, record.times, self, record
         )
 
+    @property
+    def sees_client(self) -> bool:
+        """Whether the server shows when the client has left."""
+        return hasattr(self._cycle, "disconnected")
+
     def client_left(self) -> None:
         """The client went away; it counts only while the answer is not complete."""
         if not self._done_ns:

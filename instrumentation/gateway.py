@@ -68,7 +68,7 @@ class Gateway:
         if kind not in {"http", "websocket"} or _SEEN in scope:
             return await self._app(scope, receive, send)  # type: ignore[no-any-return]
         try:
-            record, inner = begin(scope, active.sample)
+            record, inner, has_body = begin(scope, active.sample)
             answer = Answer(record, send)
             entered = Entered(record)
         except Exception:
@@ -78,7 +78,10 @@ class Gateway:
         failed: type[BaseException] | None = None
         try:
             if kind == "http":
-                await self._app(inner, _Body(record, receive, answer).receive, answer.send)
+                # Without a body, and where the server shows that the client has left, there is nothing to see here.
+                if has_body or not answer.sees_client:
+                    receive = _Body(record, receive, answer).receive
+                await self._app(inner, receive, answer.send)
             else:
                 await self._app(inner, receive, send)
         except BaseException as error:
@@ -108,13 +111,15 @@ class Gateway:
             watch_loop()
 
 
-def begin(scope: Message, sample: int) -> tuple[Record, Message]:
-    """A record for this call, and the scope the app gets: its `traceparent` names the record's span."""
+def begin(scope: Message, sample: int) -> tuple[Record, Message, bool]:
+    """A record for this call, the scope the app gets (its `traceparent` names the record's span), and whether the
+    headers speak of a body."""
     # Where the server says when the message began, the time until its headers were here is the request's too.
     now_ns = clock.now_ns()
     start_ns = scope.get("tailtrace.begin_ns", now_ns)
     traceparent = tracestate = b""
     size = request_id = None
+    in_pieces = False
     headers: list[tuple[bytes, bytes]] = []
     for pair in scope["headers"]:
         name = pair[0]
@@ -128,6 +133,8 @@ def begin(scope: Message, sample: int) -> tuple[Record, Message]:
                 size = pair[1]
             elif name == b"x-request-id":
                 request_id = pair[1]
+            elif name == b"transfer-encoding":
+                in_pieces = True
     parent = parse_traceparent(traceparent, tracestate.decode("latin-1")) if traceparent else None
     around = otel_scope()
     if around is not None and (parent is None or around.trace_id == parent.trace_id):
@@ -143,7 +150,7 @@ def begin(scope: Message, sample: int) -> tuple[Record, Message]:
     headers.append((b"traceparent", traceparent_of(record).encode()))
     if record.trace_state or record.weight > 1:
         headers.append((b"tracestate", tracestate_of(record).encode("latin-1", "replace")))
-    return record, {**scope, "headers": headers, _SEEN: record}
+    return record, {**scope, "headers": headers, _SEEN: record}, in_pieces or (size is not None and size != b"0")
 
 
 def name_after_route(record: Record, scope: Mapping[str, Any]) -> None:

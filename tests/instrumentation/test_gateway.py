@@ -422,3 +422,38 @@ async def test_a_finished_request_needs_no_cycle_collector() -> None:
             assert held is None, gc.get_referrers(held)
     finally:
         gc.enable()
+
+
+class Leaving:
+    """As uvicorn's cycle: it knows whether the client is there."""
+
+    def __init__(self) -> None:
+        self.disconnected = False
+
+    async def receive(self) -> dict[str, Any]:
+        self.disconnected = True
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Any) -> None:
+        """Written."""
+
+
+@pytest.mark.parametrize(("headers", "own"), [([], True), ([(b"content-length", b"0")], True),
+    ([(b"content-length", b"2")], False), ([(b"transfer-encoding", b"chunked")], False)])  # fmt: skip
+async def test_without_a_body_the_servers_own_receive_is_given_and_the_client_still_seen_leaving(
+    headers: list[tuple[bytes, bytes]], own: bool
+) -> None:
+    cycle = Leaving()
+    given: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        given.append(receive)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await receive()
+
+    from asgi_calls import http_scope
+
+    with captured() as spans:
+        await wrap_gateway(app)({**http_scope(), "headers": headers}, cycle.receive, cycle.send)
+        assert [span.attributes["tailtrace.outcome"] for span in spans()] == ["cancelled"]
+    assert (given == [cycle.receive]) is own

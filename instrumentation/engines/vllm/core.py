@@ -1,4 +1,5 @@
-"""The engine core's half: the end of engine_submit, queue, prefill or forward, decode, preempted; and the steps.
+"""The engine core's half: the end of engine_submit, grammar, queue, kv_load or kv_transfer, prefill or forward, decode,
+preempted; and the steps.
 
 queue begins when the request is there (end of `preprocess_add_request`, in the input thread), so that its wait in the
 input queue for the running step counts, which vLLM's own `time_in_queue` leaves out. Everything in the busy loop is a
@@ -7,6 +8,8 @@ clock read, a few look-ups and a list write; per step it costs by requests that 
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+from functools import partial
 from typing import Any, Final
 
 from tailtrace.instrumentation import clock, record, runtime
@@ -51,6 +54,10 @@ def hook(module: Any) -> None:
     gives = "queue, prefill, decode and steps"
     replace("vllm", module, "Scheduler.schedule", _schedule, gives=gives)
     replace("vllm", module, "Scheduler.update_from_output", _update, needs=("scheduler_output",), gives=gives)
+    replace(
+        "vllm", module, "Scheduler._update_from_kv_xfer_finished", _fetched, needs=("kv_connector_output",),
+        gives="the end of kv_load and kv_transfer",
+    )  # fmt: skip
     replace("vllm", module, "Scheduler._free_request", _free, needs=("request",), gives="the end of decode")
     replace("vllm", module, "Scheduler._preempt_request", _preempt, needs=("request",), gives="preempted")
 
@@ -59,7 +66,7 @@ def _preprocess(original: Any) -> Any:
     def preprocess_add_request(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
         result = original(self, request, *args, **kwargs)
         try:
-            _accepted(self, request)
+            _accepted(self, request, result)
         except Exception:
             fault("EngineCore.preprocess_add_request")
         return result
@@ -67,7 +74,7 @@ def _preprocess(original: Any) -> Any:
     return preprocess_add_request
 
 
-def _accepted(engine: Any, request: Any) -> None:
+def _accepted(engine: Any, request: Any, result: Any) -> None:
     now_ns = clock.now_ns()
     if not _core.described:
         _core.described = True
@@ -83,9 +90,48 @@ def _accepted(engine: Any, request: Any) -> None:
         return
     sent = headers.get(SENT_KEY, "")
     sent_ns = int(sent) - clock.anchor_ns() if sent.isdecimal() else 0
-    _core.requests[request.request_id] = EngineRequest(
+    known = _core.requests[request.request_id] = EngineRequest(
         request.request_id, parent, sent_ns, now_ns, getattr(request, "pooling_params", None) is not None
     )
+    scheduled = result[0] if isinstance(result, tuple) else result
+    structured = getattr(scheduled, "structured_output_request", None)
+    grammar = getattr(structured, "_grammar", None)
+    if isinstance(grammar, Future):
+        known.grammar_ns = -1
+        grammar.add_done_callback(partial(_compiled, known))
+
+
+def _compiled(known: EngineRequest, grammar: Future[Any]) -> None:
+    """In the thread that compiled it."""
+    known.grammar_ns = clock.now_ns()
+
+
+def _find_fetches(scheduler: Any, now_ns: int) -> None:
+    """Requests whose KV cache is being fetched since this `schedule()`."""
+    for waiting in (scheduler.waiting, getattr(scheduler, "kv_holding_waiting", ())):
+        for request in waiting:
+            if getattr(request.status, "name", "") != "WAITING_FOR_REMOTE_KVS":
+                continue
+            known = _core.requests.get(request.request_id)
+            if known is not None and not known.fetching_ns:
+                known.fetching_ns = now_ns
+                handed_over = (request.kv_transfer_params or {}).get("do_remote_prefill")
+                known.fetch = "kv_transfer" if handed_over else "kv_load"
+
+
+def _fetched(original: Any) -> Any:
+    def _update_from_kv_xfer_finished(self: Any, kv_connector_output: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            now_ns = clock.now_ns()
+            for request_id in kv_connector_output.finished_recving or ():
+                known = _core.requests.get(request_id)
+                if known is not None and known.fetching_ns and not known.fetched_ns:
+                    known.fetched_ns = now_ns
+        except Exception:
+            fault("Scheduler._update_from_kv_xfer_finished")
+        return original(self, kv_connector_output, *args, **kwargs)
+
+    return _update_from_kv_xfer_finished
 
 
 def _engine_id(config: Any) -> str:
@@ -111,6 +157,8 @@ def _schedule(original: Any) -> Any:
 def _scheduled(scheduler: Any, output: Any, start_ns: int) -> None:
     now_ns = clock.now_ns()
     requests, prefilling = _core.requests, _core.prefilling
+    if getattr(scheduler, "connector", None) is not None:
+        _find_fetches(scheduler, now_ns)
     for new in output.scheduled_new_reqs:
         prefilling[new.req_id] = None
         known = requests.get(new.req_id)

@@ -17,8 +17,8 @@ class EngineRequest:
     """One request in the engine core. Times are marks of the clock, 0 where it has not come to that."""
 
     __slots__ = (
-        "accepted_ns", "end_ns", "first_ns", "forward", "outcome", "parent", "preempted", "request_id", "scheduled_ns",
-        "sent_ns",
+        "accepted_ns", "end_ns", "fetch", "fetched_ns", "fetching_ns", "first_ns", "forward", "grammar_ns", "outcome",
+        "parent", "preempted", "request_id", "scheduled_ns", "sent_ns",
     )  # fmt: skip
 
     def __init__(self, request_id: str, parent: Remote, sent_ns: int, accepted_ns: int, forward: bool) -> None:
@@ -27,6 +27,12 @@ class EngineRequest:
         self.sent_ns = sent_ns
         self.accepted_ns = accepted_ns
         self.forward = forward
+        # When its grammar was there; -1 until then, 0 for one that needs none.
+        self.grammar_ns = 0
+        # The fetch of its KV cache, kv_load or kv_transfer: begun and over.
+        self.fetch = ""
+        self.fetching_ns = 0
+        self.fetched_ns = 0
         self.scheduled_ns = 0
         self.first_ns = 0
         self.end_ns = 0
@@ -40,13 +46,32 @@ class EngineRequest:
         found = []
         if self.sent_ns:
             found.append(("engine_submit", min(self.sent_ns, self.accepted_ns), self.accepted_ns))
-        found.append(("queue", self.accepted_ns, self.scheduled_ns or end_ns))
+        found += self._waits(self.scheduled_ns or end_ns)
         if self.scheduled_ns:
             found.append(("forward" if self.forward else "prefill", self.scheduled_ns, self.first_ns or end_ns))
         if self.first_ns and end_ns > self.first_ns and not self.forward:
             found.append(("decode", self.first_ns, end_ns))
         waits = self.preempted if len(self.preempted) % 2 == 0 else [*self.preempted, end_ns]
         found.extend(("preempted", waits[at], waits[at + 1]) for at in range(0, len(waits), 2))
+        return found
+
+    def _waits(self, until_ns: int) -> list[tuple[str, int, int]]:
+        """From its arrival to its first step: queue, less its grammar's compilation and the fetch of its KV cache."""
+        at_ns = self.accepted_ns
+        found = []
+        if self.grammar_ns:
+            ready_ns = until_ns if self.grammar_ns < 0 else min(max(self.grammar_ns, at_ns), until_ns)
+            found.append(("grammar", at_ns, ready_ns))
+            at_ns = ready_ns
+        if self.fetching_ns:
+            over_ns = min(self.fetched_ns or until_ns, until_ns)
+            if self.fetching_ns > at_ns:
+                found.append(("queue", at_ns, self.fetching_ns))
+                at_ns = self.fetching_ns
+            found.append((self.fetch, at_ns, max(over_ns, at_ns)))
+            at_ns = max(over_ns, at_ns)
+        if until_ns > at_ns or not found:
+            found.append(("queue", at_ns, until_ns))
         return found
 
     def encode(self, anchor_ns: int) -> bytes:

@@ -65,6 +65,8 @@ def modules(now: FakeClock) -> SimpleNamespace:
             self.waiting: list[Any] = []
             self.kv_cache_manager = SimpleNamespace(usage=0.25)
             self.next: Any = None
+            self.connector: Any = None
+            self.kv_holding_waiting: list[Any] = []
 
         def schedule(self, throttle_prefills: bool = False) -> Any:
             now.advance_ms(1)
@@ -78,6 +80,9 @@ def modules(now: FakeClock) -> SimpleNamespace:
             for request_id in model_runner_output:
                 self._free_request(self.requests.pop(request_id))
             return {0: SimpleNamespace(timestamp=now.ns / 1e9)}
+
+        def _update_from_kv_xfer_finished(self, kv_connector_output: Any) -> None:
+            """They can be scheduled from now on."""
 
         def _free_request(self, request: Any, delay_free_blocks: bool = False) -> None:
             """Blocks are given back."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
@@ -155,3 +156,54 @@ def test_a_request_that_is_not_sampled_leaves_nothing(
 def test_a_fault_of_ours_never_reaches_the_engine(engine: SimpleNamespace, items: list[Any], now: FakeClock) -> None:
     engine.scheduler.next = object()  # nothing of what the hook reads
     assert engine.scheduler.schedule() is engine.scheduler.next
+
+
+def test_compiling_a_grammar_is_no_queue(engine: SimpleNamespace, items: list[Any], now: FakeClock) -> None:
+    compiling: Future[None] = Future()
+    arrive(engine, "a", structured_output_request=SimpleNamespace(_grammar=compiling))
+    now.advance_ms(8)
+    compiling.set_result(None)
+    now.advance_ms(5)  # there, and the engine is busy
+    step(engine, now, scheduled(new=("a",), tokens={"a": 5}), work_ms=20, ended=("a",))
+    assert times(items[-1])[1:] == [("grammar", 1, 9), ("queue", 9, 15), ("prefill", 15, 35)]
+
+
+def test_a_request_that_leaves_while_its_grammar_is_compiled_never_queued(
+    engine: SimpleNamespace, items: list[Any], now: FakeClock
+) -> None:
+    compiling: Future[None] = Future()
+    one = arrive(engine, "a", structured_output_request=SimpleNamespace(_grammar=compiling))
+    now.advance_ms(8)
+    engine.scheduler._free_request(one)
+    assert times(items[-1])[1:] == [("grammar", 1, 9)]
+    compiling.set_result(None)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "stage"), [(None, "kv_load"), ({"do_remote_prefill": True}, "kv_transfer")]
+)  # fmt: skip
+def test_the_fetch_of_a_cache_is_no_queue(
+    engine: SimpleNamespace, items: list[Any], now: FakeClock, parameters: Any, stage: str
+) -> None:
+    one = arrive(engine, "a", kv_transfer_params=parameters, status=SimpleNamespace(name="WAITING_FOR_REMOTE_KVS"))
+    engine.scheduler.connector = object()
+    engine.scheduler.kv_holding_waiting = [one]
+    now.advance_ms(4)
+    step(engine, now, scheduled(), work_ms=10)  # it is chosen, and its cache has to come first
+    step(engine, now, scheduled(), work_ms=10)
+    engine.scheduler._update_from_kv_xfer_finished(SimpleNamespace(finished_recving={"a", "unknown"}))
+    one.status = SimpleNamespace(name="WAITING")
+    now.advance_ms(3)
+    step(engine, now, scheduled(new=("a",), tokens={"a": 5}), work_ms=20, ended=("a",))
+    assert times(items[-1])[1:] == [("queue", 1, 6), (stage, 6, 27), ("queue", 27, 31), ("prefill", 31, 51)]
+
+
+def test_a_fetch_that_never_ends_lasts_until_the_request_leaves(
+    engine: SimpleNamespace, items: list[Any], now: FakeClock
+) -> None:
+    one = arrive(engine, "a", kv_transfer_params=None, status=SimpleNamespace(name="WAITING_FOR_REMOTE_KVS"))
+    engine.scheduler.connector = object()
+    engine.scheduler.waiting = [one]
+    step(engine, now, scheduled(), work_ms=10)
+    engine.scheduler._free_request(one)
+    assert times(items[-1])[1:] == [("queue", 1, 2), ("kv_load", 2, 12)]
