@@ -32,9 +32,12 @@ import grpc
 import grpc.aio
 import uvicorn
 from harness import arguments, report, workspace
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue, KeyValueList
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
+from opentelemetry.proto.metrics.v1.metrics_pb2 import NumberDataPoint
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from tailtrace.ingest.pipeline import Pipeline
@@ -52,7 +55,11 @@ ANSWER_S = 20.0
 CONNECTIONS = 32
 CANARY_EVERY = 50
 _GRPC = "/opentelemetry.proto.collector.{0}.v1.{1}Service/Export"
-_METHODS = {"traces": _GRPC.format("trace", "Trace"), "metrics": _GRPC.format("metrics", "Metrics")}
+_METHODS = {
+    "traces": _GRPC.format("trace", "Trace"),
+    "metrics": _GRPC.format("metrics", "Metrics"),
+    "logs": _GRPC.format("logs", "Logs"),
+}
 
 
 def serve(pipe: Connection, data: str) -> None:
@@ -128,8 +135,34 @@ def seed_metrics(rng: random.Random) -> ExportMetricsServiceRequest:
     metrics = request.resource_metrics.add().scope_metrics.add().metrics
     metrics.add(name="g").gauge.data_points.add(time_unix_nano=now(), as_double=rng.random())
     metrics.add(name="s").sum.data_points.add(time_unix_nano=now(), as_int=rng.randrange(100))
-    metrics.add(name="h").histogram.data_points.add(time_unix_nano=now(), count=1)
+    attributes = [KeyValue(key="k", value=AnyValue(array_value=ArrayValue(values=[AnyValue(int_value=1)])))]
+    exemplar = {"time_unix_nano": now(), "as_double": 0.5, "span_id": rng.randbytes(8), "trace_id": rng.randbytes(16)}
+    metrics.add(name="h").histogram.data_points.add(
+        time_unix_nano=now(), count=1, sum=0.5, bucket_counts=[0, 1], explicit_bounds=[0.1], attributes=attributes,
+        exemplars=[exemplar],
+    )  # fmt: skip
+    metrics.add(name="e").exponential_histogram.data_points.add(
+        time_unix_nano=now(), count=2, scale=-1, positive={"offset": 1, "bucket_counts": [1, 300]}, zero_count=1,
+        negative={"offset": -1, "bucket_counts": [1]}, exemplars=[exemplar],
+    )  # fmt: skip
+    metrics.add(name="q").summary.data_points.add(time_unix_nano=now(), quantile_values=[{"quantile": 0.5, "value": 1}])
     return request
+
+
+def seed_logs(rng: random.Random) -> ExportLogsServiceRequest:
+    request = ExportLogsServiceRequest()
+    scope = request.resource_logs.add(schema_url="r").scope_logs.add(schema_url="s")
+    nested = AnyValue(kvlist_value=KeyValueList(values=[KeyValue(key="a", value=AnyValue(bytes_value=b"\0"))]))
+    for _ in range(rng.randint(1, 3)):
+        scope.log_records.add(
+            time_unix_nano=now(), observed_time_unix_nano=now(), severity_number=9, severity_text="INFO",
+            trace_id=rng.randbytes(16), span_id=rng.randbytes(8), flags=1, event_name="e",
+            body=rng.choice((AnyValue(string_value="é"), nested)), attributes=[KeyValue(key="k", value=nested)],
+        )  # fmt: skip
+    return request
+
+
+_SEEDS: dict[str, Callable[[random.Random], Any]] = {"traces": seed_trace, "metrics": seed_metrics, "logs": seed_logs}
 
 
 def mutated(rng: random.Random, data: bytes) -> bytes:
@@ -176,18 +209,35 @@ def built(rng: random.Random, depth: int = 0) -> bytes:
     return b"".join(parts)
 
 
-def grafted(rng: random.Random) -> bytes:
-    """A good span with legal and illegal fields behind it: what a plain parser merges, a columnar one may refuse."""
+def good_item(rng: random.Random, signal: str) -> tuple[bytes, tuple[int, ...], tuple[int, ...]]:
+    """A good span, log record or point; numbers of its fields that hold bytes; the fields of a metric around it."""
     start = now() - 10**9
-    span = Span(
-        trace_id=rng.randbytes(16), span_id=rng.randbytes(8), name="fuzzed",
-        start_time_unix_nano=start, end_time_unix_nano=start,
-    ).SerializeToString()  # fmt: skip
-    number = rng.choice((3, 5, 9, 9, 9, 11, 13, 15))
-    extra = b"".join(length_field(number, built(rng, 7)) for _ in range(rng.randint(1, 3)))
+    if signal == "traces":
+        span = Span(
+            trace_id=rng.randbytes(16), span_id=rng.randbytes(8), name="fuzzed",
+            start_time_unix_nano=start, end_time_unix_nano=start,
+        )  # fmt: skip
+        return span.SerializeToString(), (3, 5, 9, 9, 9, 11, 13, 15), ()
+    if signal == "logs":
+        return LogRecord(time_unix_nano=start).SerializeToString(), (3, 5, 5, 6, 6, 9, 10, 12), ()
+    kind = rng.choice((5, 7, 9, 9, 10, 10, 11))
+    held = {5: (5, 7), 7: (5, 7), 9: (6, 6, 7, 7, 8, 9), 10: (1, 8, 8, 9, 9, 11), 11: (6, 7)}[kind]
+    return NumberDataPoint(time_unix_nano=start).SerializeToString(), held, (kind, 1)
+
+
+def grafted(rng: random.Random, signal: str) -> bytes:
+    """A good item with legal and illegal fields behind it: what a plain parser merges, a columnar one may refuse."""
+    item, held, around = good_item(rng, signal)
+    number = rng.choice(held)
+    extra = b"".join(
+        length_field(number, b"" if rng.random() < 0.2 else built(rng, 7)) for _ in range(rng.randint(1, 3))
+    )
     scope = length_field(1, built(rng, 8)) if rng.random() < 0.3 else b""
     resource = length_field(1, built(rng, 8)) if rng.random() < 0.3 else b""
-    return length_field(1, resource + length_field(2, scope + length_field(2, span + extra)))
+    inner = item + extra
+    for each in reversed(around):
+        inner = length_field(each, inner)
+    return length_field(1, resource + length_field(2, scope + length_field(2, inner)))
 
 
 _ODD: tuple[Any, ...] = (
@@ -196,7 +246,7 @@ _ODD: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-def json_body(rng: random.Random, metrics: bool) -> bytes:
+def json_body(rng: random.Random, signal: str) -> bytes:
     """OTLP/JSON with a few values replaced, moved or damaged as text."""
     start = str(now())
     value = rng.choice(({"intValue": "1"}, {"stringValue": "a"}, {"arrayValue": {"values": [{"boolValue": True}]}}))
@@ -207,9 +257,20 @@ def json_body(rng: random.Random, metrics: bool) -> bytes:
         "events": [{"timeUnixNano": start, "name": "e", "attributes": attributes}],
         "links": [{"traceId": rng.randbytes(16).hex(), "spanId": rng.randbytes(8).hex()}],
     }  # fmt: skip
-    point = {"timeUnixNano": start, "asInt": "5", "attributes": attributes}
-    inner = {"metrics": [{"name": "m", "gauge": {"dataPoints": [point]}}]} if metrics else {"spans": [span]}
-    kind = "Metrics" if metrics else "Spans"
+    point = {
+        "timeUnixNano": start, "asInt": "5", "attributes": attributes, "bucketCounts": ["1"], "explicitBounds": [],
+        "positive": {"offset": 1, "bucketCounts": ["2", 3]}, "quantileValues": [{"quantile": 0.5, "value": "NaN"}],
+    }  # fmt: skip
+    held = rng.choice(("gauge", "sum", "histogram", "exponentialHistogram", "summary"))
+    record = {
+        "timeUnixNano": start, "severityNumber": 9, "body": value, "attributes": attributes,
+        "traceId": rng.randbytes(16).hex(), "spanId": rng.randbytes(8).hex(),
+    }  # fmt: skip
+    inner, kind = {
+        "traces": ({"spans": [span]}, "Spans"),
+        "metrics": ({"metrics": [{"name": "m", held: {"dataPoints": [point]}}]}, "Metrics"),
+        "logs": ({"logRecords": [record]}, "Logs"),
+    }[signal]
     tree: Any = copy.deepcopy({f"resource{kind}": [{"resource": {"attributes": attributes}, f"scope{kind}": [inner]}]})
     for _ in range(rng.randint(0, 2)):
         node = tree
@@ -228,17 +289,16 @@ Input = tuple[str, str, bytes, str]  # door, signal, body, content encoding
 
 def one_input(rng: random.Random) -> Input:
     """The next hostile request."""
-    signal = "metrics" if rng.random() < 0.25 else "traces"
+    signal = rng.choices(("traces", "metrics", "logs"), (50, 30, 20))[0]
     door = rng.choices(("protobuf", "json", "packed", "grpc"), (45, 25, 18, 12))[0]
     if door == "json":
-        return door, signal, json_body(rng, signal == "metrics"), "identity"
-    seed = seed_metrics if signal == "metrics" else seed_trace
-    body = seed(rng).SerializeToString()
+        return door, signal, json_body(rng, signal), "identity"
+    body = _SEEDS[signal](rng).SerializeToString()
     match rng.randrange(6):
         case 0:
             body = built(rng)
-        case 1 | 2 if signal == "traces":
-            body = grafted(rng)
+        case 1 | 2:
+            body = grafted(rng, signal)
         case _:
             body = mutated(rng, body)
     if door != "packed":

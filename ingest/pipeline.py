@@ -104,8 +104,8 @@ class Pipeline:
     def start(self, recovery_wait_s: float = 60.0) -> None:
         """Take up the segments of earlier starts, then run.
 
-        Waits until they are stored, but not longer than `recovery_wait_s`, and not for a store that keeps failing (away,
-        or on a full disk): senders are answered and pages shown all the same, and the trying goes on behind.
+        Waits until they are stored, but not longer than `recovery_wait_s`, and not for a store that keeps failing: it
+        may be away, or its disk full. Senders are answered and pages shown, and the trying goes on behind.
         """
         with self._changed:
             for signal, lane in self._lanes.items():

@@ -115,7 +115,7 @@ def fixed32_field(number: int, value: Any, name: str) -> bytes:
 def _packed(number: int, value: Any, name: str, one: Callable[[Any, str], bytes]) -> bytes:
     if not isinstance(value, list):
         raise BadItem("bad_field", f"{name} is {type(value).__name__}, expected a list")
-    return length_field(number, b"".join(one(each, name) for each in value))
+    return length_field(number, b"".join(one(each, name) for each in value)) if value else b""
 
 
 def fixed64s_field(number: int, value: Any, name: str) -> bytes:

@@ -53,7 +53,7 @@ def test_over_the_shards_lies_a_table_for_each_and_the_landing() -> None:
     assert set(made) >= LANDING
     assert "otlp_traces_mv" in made
     # What fills the shard's own tables from its own spans is there alone.
-    assert not {"span_inbox_mv", "otel_traces_trace_id_ts_mv", "rollup_feed_mv"} & set(made)
+    assert not {"span_inbox_mv", "otel_traces_trace_id_ts_mv", "judged_rows_mv"} & set(made)
 
 
 def test_a_cluster_is_named_plainly() -> None:

@@ -43,6 +43,7 @@ class Rule(IntEnum):
     SPAN_OF = 19
     PACKED_FIXED64 = 20
     PACKED_VARINT = 21
+    SIGNED32 = 22
 
 
 class Kind(IntEnum):
@@ -88,6 +89,7 @@ _TRACE_OF: _Field = (LENGTH, None, Rule.TRACE_OF)
 _SPAN_OF: _Field = (LENGTH, None, Rule.SPAN_OF)
 _FIXED64S: _Field = (LENGTH, None, Rule.PACKED_FIXED64)
 _VARINTS: _Field = (LENGTH, None, Rule.PACKED_VARINT)
+_SIGNED32: _Field = (VARINT, None, Rule.SIGNED32)
 
 
 def _message(name: str, rule: Rule = Rule.NONE) -> _Field:
@@ -134,7 +136,6 @@ _TRACES: _Messages = {
 
 _EXEMPLAR: _Field = (LENGTH, "Exemplar", Rule.EVENT)
 _NUMBER = _TIME
-_VARINT: _Field = (VARINT, None, Rule.NONE)
 
 _METRICS: _Messages = {
     "Request": (Kind.PLAIN, {1: _message("ResourceMetrics")}),
@@ -183,7 +184,7 @@ _METRICS: _Messages = {
             3: _START,
             4: _NUMBER,
             5: _NUMBER,
-            6: _VARINT,
+            6: _SIGNED32,
             7: _NUMBER,
             8: _message("Buckets"),
             9: _message("Buckets"),
@@ -198,7 +199,7 @@ _METRICS: _Messages = {
         Kind.POINT,
         {2: _TIME, 3: _START, 4: _NUMBER, 5: _NUMBER, 6: _message("Quantile"), 7: _ATTRIBUTE, 8: _FLAGS},
     ),
-    "Buckets": (Kind.PLAIN, {1: _VARINT, 2: _VARINTS}),
+    "Buckets": (Kind.PLAIN, {1: _SIGNED32, 2: _VARINTS}),
     "Quantile": (Kind.PLAIN, {1: _NUMBER, 2: _NUMBER}),
     "Exemplar": (Kind.PAIR, {2: _TIME, 3: _NUMBER, 4: _SPAN_OF, 5: _TRACE_OF, 6: _NUMBER, 7: _ATTRIBUTE}),
     **_COMMON,
@@ -233,6 +234,7 @@ _SINGLE: dict[str, tuple[int, ...]] = {
     "KeyValue": (2,),
     "Number": (4, 6),
     "Exemplar": (3, 6),
+    "LogRecord": (5,),
 }
 
 

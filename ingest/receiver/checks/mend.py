@@ -19,6 +19,7 @@ _DROPPED = frozenset(
         Edit.LINK_OVER_LIMIT,
         Edit.ENUM_DROPPED,
         Edit.ID_DROPPED,
+        Edit.EMPTY_LIST_DROPPED,
     )
 )
 

@@ -28,6 +28,8 @@ def reason_for(edit: Edit, signal: str, item: bytes, now_unix_ns: int, limits: L
             return "data point: holds more than one value"
         return f"data point: time_unix_nano {_time(times.get(3, 0), now_unix_ns, earliest)}"
     if signal == "logs":
+        if edit is Edit.TWO_VALUES:
+            return "log record: holds more than one body"
         which = "time_unix_nano" if times.get(1) else "observed_time_unix_nano"
         return f"log record: {which} {_time(times.get(1) or times.get(11, 0), now_unix_ns, earliest)}"
     trace_id, span_id = texts.get(1, b""), texts.get(2, b"")

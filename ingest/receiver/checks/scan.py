@@ -49,6 +49,7 @@ class Edit(IntEnum):
     VALUE_CUT = 16
     VALUE_AS_JSON = 17
     ID_DROPPED = 18
+    EMPTY_LIST_DROPPED = 19
 
 
 REJECTIONS: Final = 8
@@ -72,14 +73,14 @@ _R_START, _R_END, _R_NAME, _R_KEY, _R_TEXT = (
 _R_ENUM, _R_ATTRIBUTE, _R_EVENT, _R_LINK = int(Rule.ENUM), int(Rule.ATTRIBUTE), int(Rule.EVENT), int(Rule.LINK)
 _R_NESTED, _R_ARRAY, _R_FLAG = int(Rule.NESTED), int(Rule.ARRAY), int(Rule.FLAG)
 _R_OBSERVED, _R_TRACE_OF, _R_SPAN_OF = int(Rule.OBSERVED), int(Rule.TRACE_OF), int(Rule.SPAN_OF)
-_R_FIXED64S, _R_VARINTS = int(Rule.PACKED_FIXED64), int(Rule.PACKED_VARINT)
+_R_FIXED64S, _R_VARINTS, _R_SIGNED32 = int(Rule.PACKED_FIXED64), int(Rule.PACKED_VARINT), int(Rule.SIGNED32)
 _F_VARINT, _F_TAG, _F_GROUP = int(Fault.VARINT), int(Fault.TAG), int(Fault.GROUP)
 _F_TRUNCATED, _F_WIRE_TYPE = int(Fault.TRUNCATED), int(Fault.WIRE_TYPE)
 _E_TRACE_ID, _E_SPAN_ID, _E_EARLY = int(Edit.BAD_TRACE_ID), int(Edit.BAD_SPAN_ID), int(Edit.START_TOO_EARLY)
 _E_FUTURE, _E_END, _E_ID = int(Edit.START_IN_FUTURE), int(Edit.END_IN_FUTURE), int(Edit.ID_DROPPED)
 _E_PARENT, _E_LINK, _E_ATTRIBUTE = int(Edit.PARENT_DROPPED), int(Edit.LINK_DROPPED), int(Edit.ATTRIBUTE_DROPPED)
 _E_EVENT, _E_LINKS, _E_ENUM = int(Edit.EVENT_DROPPED), int(Edit.LINK_OVER_LIMIT), int(Edit.ENUM_DROPPED)
-_E_TWO = int(Edit.TWO_VALUES)
+_E_TWO, _E_EMPTY = int(Edit.TWO_VALUES), int(Edit.EMPTY_LIST_DROPPED)
 _E_NAME, _E_KEY, _E_VALUE, _E_JSON = int(Edit.NAME_CUT), int(Edit.KEY_CUT), int(Edit.VALUE_CUT), int(Edit.VALUE_AS_JSON)
 
 
@@ -201,6 +202,8 @@ def scan_plain(
                     verdict = _E_EARLY
                 elif start < 0 or start > latest:
                     verdict = _E_FUTURE
+                elif singles[level] > 1:
+                    verdict = _E_TWO
             elif what == _VALUE:
                 if nested or singles[level] > 1:
                     verdict = _E_JSON
@@ -306,6 +309,9 @@ def scan_plain(
         elif what == _R_ENUM:
             if value < 0 or value > 0x7FFFFFFF:
                 verdict = _E_ENUM
+        elif what == _R_SIGNED32:
+            if value < 0 or value > 0xFFFFFFFF:  # zigzag
+                verdict = _E_ENUM
         elif what == _R_FLAG:
             if value < 0 or value > 1:
                 if kind[current] == _VALUE or kind[current] == _ELEMENT:
@@ -338,6 +344,8 @@ def scan_plain(
         elif what == _R_SPAN_OF:
             if size > 0 and _id_state(data, at, field_end, 8) != _GOOD:
                 verdict = _E_ID
+        elif what in (_R_FIXED64S, _R_VARINTS) and size == 0:
+            verdict = _E_EMPTY  # legal, and says nothing, but the store's reader takes it for damage
         elif what == _R_FIXED64S:
             if wire_type == _LENGTH and size % 8 != 0:
                 return _F_TRUNCATED, tag_start, items, edits[:0]

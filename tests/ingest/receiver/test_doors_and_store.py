@@ -204,6 +204,45 @@ def test_metrics_are_stored(system: System) -> None:
     ]
 
 
+EMPTY_LISTS = {
+    "bucket counts": (9, length_field(6, b"")),
+    "bounds": (9, length_field(7, b"")),
+    "positive buckets": (10, length_field(8, varint_field(1, 4) + length_field(2, b""))),
+    "negative buckets, alone": (10, length_field(9, length_field(2, b""))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["first", "last"])
+@pytest.mark.parametrize("name", EMPTY_LISTS)
+def test_an_empty_list_of_numbers_does_not_stop_the_store(system: System, name: str, first: bool) -> None:
+    """Legal, and some encoders write it; the engine's reader takes it for damage."""
+    kind, empty = EMPTY_LISTS[name]
+    time_field = b"\x19" + now().to_bytes(8, "little")
+    point = length_field(1, empty + time_field if first else time_field + empty)
+    body = length_field(1, length_field(2, length_field(2, length_field(1, b"m") + length_field(kind, point))))
+    assert system.post(body, path="/v1/metrics") == [200]
+    table = {9: "otel_metrics_histogram", 10: "otel_metrics_exp_histogram"}[kind]
+    assert system.store.query(f"SELECT MetricName FROM {table}") == [{"MetricName": "m"}]
+
+
+@pytest.mark.parametrize("extra", [varint_field(6, 2**62), length_field(8, varint_field(1, 2**62))])
+def test_numbers_beyond_32_bits_do_not_stop_the_store(system: System, extra: bytes) -> None:
+    """Scale and offset of an exponential histogram: the point is kept without them."""
+    point = length_field(1, b"\x19" + now().to_bytes(8, "little") + extra)
+    body = length_field(1, length_field(2, length_field(2, length_field(1, b"m") + length_field(10, point))))
+    assert system.post(body, path="/v1/metrics") == [200]
+    rows = system.store.query("SELECT MetricName, Scale, PositiveOffset FROM otel_metrics_exp_histogram")
+    assert rows == [{"MetricName": "m", "Scale": 0, "PositiveOffset": 0}]
+
+
+def test_a_record_with_two_bodies_is_rejected_alone(system: System) -> None:
+    time_field = b"\x09" + now().to_bytes(8, "little")
+    records = [time_field + length_field(5, TEXT), time_field + length_field(5, TEXT) + length_field(5, FOUR)]
+    body = length_field(1, length_field(2, b"".join(length_field(2, record) for record in records)))
+    assert system.post(body, path="/v1/logs") == [200]
+    assert system.store.query("SELECT Body FROM otel_logs") == [{"Body": "v"}]
+
+
 def test_spans_of_many_days_in_one_body(system: System) -> None:
     day = 86_400 * SECOND
     spans = [span((i + 1).to_bytes(8), now=now() - i * day) for i in range(150)]
