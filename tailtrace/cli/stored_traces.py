@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from tailtrace.cli.stored_pages import PAGE, ask, attributes
+
 if TYPE_CHECKING:
     from tailtrace.cli.client import ApiClient
 
-_PAGE: Final = 10_000
 _TRACES_A_QUERY: Final = 200
 SPANS_A_BODY: Final = 2_000
 _KINDS: Final = {"Internal": 1, "Server": 2, "Client": 3, "Producer": 4, "Consumer": 5}
@@ -53,9 +54,9 @@ def traces_between(api: ApiClient, since_ns: int, until_ns: int, service: str) -
     after, last = -1, ""
     while True:
         bounds = {"since": since_ns, "until": until_ns, "service": service, "after": after, "id": last}
-        rows = _ask(api, _FOUND, bounds)
+        rows = ask(api, _FOUND, bounds)
         yield from (str(row[0]) for row in rows)
-        if len(rows) < _PAGE:
+        if len(rows) < PAGE:
             return
         last, after = str(rows[-1][0]), int(rows[-1][1])
 
@@ -63,14 +64,14 @@ def traces_between(api: ApiClient, since_ns: int, until_ns: int, service: str) -
 def bodies(api: ApiClient, traces: Iterator[str]) -> Iterator[dict[str, Any]]:
     """Export requests of at most 2,000 spans. Traces that are not stored are left out."""
     while group := list(islice(traces, _TRACES_A_QUERY)):
-        (first, last), *_ = _ask(api, _BOUNDS, {"traces": group}) or [[0, 0]]
+        (first, last), *_ = ask(api, _BOUNDS, {"traces": group}) or [[0, 0]]
         at = 0
-        while rows := _ask(api, _SPANS, {"traces": group, "first": first, "last": last, "size": _PAGE, "at": at}):
+        while rows := ask(api, _SPANS, {"traces": group, "first": first, "last": last, "size": PAGE, "at": at}):
             for start in range(0, len(rows), SPANS_A_BODY):
                 yield _body(rows[start : start + SPANS_A_BODY])
-            if len(rows) < _PAGE:
+            if len(rows) < PAGE:
                 break
-            at += _PAGE
+            at += PAGE
 
 
 def count_spans(body: dict[str, Any]) -> int:
@@ -78,19 +79,12 @@ def count_spans(body: dict[str, Any]) -> int:
     return sum(len(scope["spans"]) for each in body["resourceSpans"] for scope in each["scopeSpans"])
 
 
-def _ask(api: ApiClient, sql: str, parameters: dict[str, Any]) -> list[list[Any]]:
-    rows: list[list[Any]] = api.post("sql", {"sql": sql, "parameters": parameters, "limit": _PAGE, "seconds": 60})[
-        "rows"
-    ]
-    return rows
-
-
 def _body(rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
     """Rows of spans, gathered under their resources and scopes."""
     resources: dict[str, dict[str, Any]] = {}
     for row in rows:
         resource, scope_name, scope_version = row[11:14]
-        entry = resources.setdefault(str(resource), {"resource": {"attributes": _attributes(resource)}, "scopes": {}})
+        entry = resources.setdefault(str(resource), {"resource": {"attributes": attributes(resource)}, "scopes": {}})
         scope = entry["scopes"].setdefault(
             (scope_name, scope_version), {"scope": {"name": scope_name, "version": scope_version}, "spans": []}
         )
@@ -105,24 +99,19 @@ def _body(rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
 
 def _span(row: Sequence[Any]) -> dict[str, Any]:
     trace, span, parent, state, name, kind, start, duration, clock_fault, status, message = row[:11]
-    attributes, times, names, of_events, link_traces, link_spans, link_states, of_links = row[14:]
+    given, times, names, of_events, link_traces, link_spans, link_states, of_links = row[14:]
     end = start - 1 if clock_fault else start + duration
     return {
         "traceId": trace, "spanId": span, "parentSpanId": parent, "traceState": state, "name": name,
         "kind": _KINDS.get(kind, 0), "startTimeUnixNano": str(start), "endTimeUnixNano": str(end),
-        "attributes": _attributes(attributes),
+        "attributes": attributes(given),
         "events": [
-            {"timeUnixNano": str(at), "name": event, "attributes": _attributes(own)}
+            {"timeUnixNano": str(at), "name": event, "attributes": attributes(own)}
             for at, event, own in zip(times, names, of_events, strict=True)
         ],
         "links": [
-            {"traceId": to, "spanId": to_span, "traceState": its, "attributes": _attributes(own)}
+            {"traceId": to, "spanId": to_span, "traceState": its, "attributes": attributes(own)}
             for to, to_span, its, own in zip(link_traces, link_spans, link_states, of_links, strict=True)
         ],
         "status": {"code": _STATUS.get(status, 0), "message": message},
     }  # fmt: skip
-
-
-def _attributes(pairs: Any) -> list[dict[str, Any]]:
-    items = pairs.items() if isinstance(pairs, dict) else pairs
-    return [{"key": key, "value": {"stringValue": value}} for key, value in items]

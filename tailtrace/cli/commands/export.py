@@ -1,15 +1,19 @@
-"""`tailtrace export`: stored traces as OTLP files, or one of them for Perfetto."""
+"""`tailtrace export`: what is stored as OTLP files, or one trace for Perfetto."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tailtrace.cli import options
+
+if TYPE_CHECKING:
+    from tailtrace.cli.recordings import Signal
 
 
 class Form(StrEnum):
@@ -20,10 +24,24 @@ class Form(StrEnum):
     CHROME = "chrome"
 
 
+class Stored(StrEnum):
+    """What is read. Steps of engines travel as spans, and are stored apart from them."""
+
+    TRACES = "traces"
+    STEPS = "steps"
+    METRICS = "metrics"
+    LOGS = "logs"
+
+
 def export(
     file: Annotated[Path, typer.Argument(help="File to write; `.gz` is compressed, `-` is stdout.")],
-    trace: Annotated[list[str] | None, typer.Option("--trace", help="Id of a trace; repeatable.")] = None,
-    service: Annotated[str, typer.Option("--service", help="Traces in which this service took part.")] = "",
+    signal: Annotated[list[Stored], typer.Option("--signal", help="What to write; repeatable.")] = [Stored.TRACES],  # noqa: B006
+    trace: Annotated[
+        list[str] | None, typer.Option("--trace", help="Id of a trace, and of log records; repeatable.")
+    ] = None,
+    service: Annotated[
+        str, typer.Option("--service", help="Traces in which this service took part, else its own.")
+    ] = "",
     since: Annotated[str, typer.Option("--since", help="15m, 6h, 7d back from now, or Unix ns: began after.")] = "1h",
     until: Annotated[str, typer.Option("--until", help="The same: began before. Default: now.")] = "",
     limit: Annotated[int, typer.Option("--limit", min=1, help="Most traces, oldest first.")] = 10_000,
@@ -33,40 +51,57 @@ def export(
     url: options.Url = options.DEFAULT_URL,
     token: options.ClientToken = "",
 ) -> None:
-    """Write stored traces to a file that `tailtrace load` reads. Attributes come back as text, as they are stored."""
+    """Write what is stored to a file that `tailtrace load` reads. Attributes come back as text, as they are stored."""
     import json
     from itertools import islice
 
+    from tailtrace.cli import stored_logs, stored_metrics, stored_steps
     from tailtrace.cli.client import ApiClient
+    from tailtrace.cli.stored_pages import Selection
     from tailtrace.cli.stored_traces import bodies, count_spans, traces_between
     from tailtrace.errors import ConfigError, NotFound
 
     api = ApiClient(url, token)
-    named = list(trace or ())
+    named = [_trace_id(each) for each in trace or ()]
     if form is Form.CHROME:
         if len(named) != 1:
             raise ConfigError("--format chrome writes one trace: give --trace once")
-        events = api.get(f"requests/{_trace_id(named[0])}/chrome")
+        events = api.get(f"requests/{named[0]}/chrome")
         _write(file, iter([json.dumps(events).encode()]))
         typer.echo(f"{events['otherData']['shown']} of {events['otherData']['total']} spans", err=True)
         return
-    ids: Iterator[str]
+    apart = [each.value for each in signal if each in (Stored.METRICS, Stored.STEPS)]
+    if named and apart:
+        raise ConfigError(f"--trace: {' and '.join(apart)} belong to no trace; choose them by --since and --until")
     if named:
-        ids = (_trace_id(each) for each in named)
+        selection = Selection(traces=named, service=service)
     else:
-        ids = islice(traces_between(api, _unix_ns(since), _unix_ns(until or "0s"), service), limit)
-    spans = 0
+        selection = Selection(_unix_ns(since), _unix_ns(until or "0s"), service)
 
-    def counted() -> Iterator[dict[str, Any]]:
-        nonlocal spans
-        for body in bodies(api, ids):
-            spans += count_spans(body)
-            yield body
+    def chosen() -> Iterator[str]:
+        return islice(traces_between(api, selection.since_ns, selection.until_ns, service), limit)
 
-    _write(file, _json_lines(counted()) if form is Form.JSON else _protobuf(counted()))
-    if not spans:
-        raise NotFound("no stored trace matches; nothing but an empty file was written")
-    typer.echo(f"{spans} spans", err=True)
+    readers: dict[
+        Stored, tuple[Signal, str, Callable[[], Iterator[dict[str, Any]]], Callable[[dict[str, Any]], int]]
+    ] = {
+        Stored.TRACES: ("traces", "spans", lambda: bodies(api, iter(named) if named else chosen()), count_spans),
+        Stored.STEPS: ("traces", "steps", lambda: stored_steps.bodies(api, selection), count_spans),
+        Stored.METRICS: ("metrics", "points", lambda: stored_metrics.bodies(api, selection), stored_metrics.count),
+        Stored.LOGS: ("logs", "log records", lambda: stored_logs.bodies(api, selection), stored_logs.count),
+    }
+    written: Counter[str] = Counter()
+
+    def found() -> Iterator[tuple[Signal, dict[str, Any]]]:
+        for each in dict.fromkeys(signal):
+            kind, unit, read, count = readers[each]
+            for body in read():
+                written[unit] += count(body)
+                yield kind, body
+
+    _write(file, _json_lines(found()) if form is Form.JSON else _protobuf(found()))
+    if not written:
+        raise NotFound(f"no stored {' or '.join(signal)} match; nothing but an empty file was written")
+    typer.echo(", ".join(f"{count} {unit}" for unit, count in written.items()), err=True)
 
 
 def _trace_id(text: str) -> str:
@@ -89,21 +124,21 @@ def _unix_ns(text: str) -> int:
         raise ConfigError(f"expected 15m, 6h, 7d or a time in Unix ns; got {text!r}") from None
 
 
-def _json_lines(found: Iterator[dict[str, Any]]) -> Iterator[bytes]:
+def _json_lines(found: Iterator[tuple[Signal, dict[str, Any]]]) -> Iterator[bytes]:
     import json
 
-    for body in found:
+    for _, body in found:
         yield json.dumps(body).encode() + b"\n"
 
 
-def _protobuf(found: Iterator[dict[str, Any]]) -> Iterator[bytes]:
+def _protobuf(found: Iterator[tuple[Signal, dict[str, Any]]]) -> Iterator[bytes]:
     """One body as it is; several each behind its length."""
     import json
 
     from tailtrace.ingest.framing import frame
     from tailtrace.ingest.receiver.otlp_json import to_protobuf
 
-    encoded = (to_protobuf("traces", json.dumps(body).encode()).body for body in found)
+    encoded = (to_protobuf(signal, json.dumps(body).encode()).body for signal, body in found)
     first, second = next(encoded, None), next(encoded, None)
     if first is None:
         return
