@@ -143,6 +143,86 @@ def test_uvicorn_workers_each_report_and_sigterm_loses_nothing(tmp_path: Path) -
     assert len({instance for instance, _, _ in spans}) == 2
 
 
+PRELOADED = """
+import os, signal, socket, sys
+import uvicorn
+import service
+sock = socket.socket(fileno=int(sys.argv[1]))
+children = []
+for _ in range(2):
+    pid = os.fork()
+    if pid == 0:
+        server = uvicorn.Server(uvicorn.Config(service.app, log_level="error"))
+        server.run(sockets=[sock])
+        os._exit(0)
+    children.append(pid)
+signal.signal(signal.SIGTERM, lambda *_: [os.kill(pid, signal.SIGTERM) for pid in children])
+for pid in children:
+    os.waitpid(pid, 0)
+"""
+
+
+def test_an_app_loaded_before_its_workers_are_forked_reports_from_each(tmp_path: Path) -> None:
+    """What `gunicorn --preload` does: import, then fork; a request in the parent before has started its thread."""
+    early = "from tailtrace.instrumentation import flush, request\nwith request('early'):\n    pass\nflush()\n"
+    (tmp_path / "service.py").write_text(SERVICE + early)
+    with receiver() as sink, socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(128)
+        port = listening.getsockname()[1]
+        environment = {**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": sink.endpoint}
+        master = subprocess.Popen(
+            [sys.executable, "-c", PRELOADED, str(listening.fileno())],
+            cwd=tmp_path, env=environment, pass_fds=[listening.fileno()],
+        )  # fmt: skip
+        try:
+            until(lambda: ask(port), 40)
+            with ThreadPoolExecutor(4) as pool:
+                asked = 1 + sum(pool.map(lambda _: ask(port), range(60)))
+            master.send_signal(signal.SIGTERM)
+            master.wait(20)
+        finally:
+            master.kill()
+            master.wait()
+        spans = sink.spans()
+    names = [name for _, _, name in spans]
+    assert (names.count("GET"), names.count("early")) == (asked, 1)
+    assert len({instance for instance, _, _ in spans}) == 3
+
+
+def test_a_reload_sends_what_the_former_process_had_and_begins_anew(tmp_path: Path) -> None:
+    service = tmp_path / "service.py"
+    service.write_text(SERVICE)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+
+    def answer() -> bytes:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10) as response:
+                return bytes(response.read())
+        except OSError:
+            return b""
+
+    with receiver() as sink:
+        environment = {**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": sink.endpoint}
+        arguments = ["uvicorn", "service:app", "--port", str(port), "--reload", "--log-level", "error"]
+        server = subprocess.Popen([sys.executable, "-m", *arguments], cwd=tmp_path, env=environment)
+        try:
+            until(lambda: answer() == b"ok", 40)
+            service.write_text(SERVICE.replace('b"ok"', 'b"new"'))
+            # A former time stamp would do as well: the file must only not look unchanged.
+            os.utime(service, (1_900_000_000, 1_900_000_000))
+            until(lambda: answer() == b"new", 40)
+            server.send_signal(signal.SIGTERM)
+            server.wait(20)
+        finally:
+            server.kill()
+            server.wait()
+        instances = {instance for instance, _, name in sink.spans() if name == "GET"}
+    assert len(instances) == 2
+
+
 GONE = """
 import sys, time
 from tailtrace.instrumentation import instrument, request
