@@ -10,19 +10,20 @@ from typing import Any, Final
 from tailtrace.instrumentation.otlp import Point
 from tailtrace.instrumentation.sampler.absences import Absences
 from tailtrace.instrumentation.sampler.calls import Call, Meters
-from tailtrace.instrumentation.sampler.cumulative import Cumulative, Step
+from tailtrace.instrumentation.sampler.cumulative import ADVANCED, Cumulative, Step
 from tailtrace.instrumentation.sampler.drops import Drops
 from tailtrace.instrumentation.sampler.nvml import LOST_CODES, GpuLost, reason_of
 from tailtrace.instrumentation.sampler.series import Series
 
 ALL_LINKS: Final = 0xFFFFFFFF
-_ENTRY: Final = Struct("=IIqqIIQ")
+_ENTRY: Final = Struct("=8xq8xIIQ")
+"""Of nvmlFieldValue_t: time stamp, type, error, and the eight bytes of the value."""
 _DOUBLE: Final = Struct("=d")
 _BITS: Final = Struct("=Q")
-_UNSIGNED_INT, _SIGNED_INT, _SIGNED_LONG = 1, 5, 4
+_UNSIGNED_INT, _UNSIGNED_LONG_LONG, _SIGNED_LONG, _SIGNED_INT = 1, 3, 4, 5
 _REMEMBERED: Final = frozenset({2, 3, 13})
 _RETRY_S: Final = 3600.0
-_TRUSTED_SKEW_NS: Final = 10_000_000_000
+_TRUSTED_SKEW_US: Final = 10_000_000
 SUM_EVERY_NS: Final = 1_000_000_000
 
 
@@ -122,8 +123,9 @@ class FieldBatch:
                     self._absent(item, self._call.reason)
             return
         forgotten = False
-        entries = _ENTRY.iter_unpack(values)
-        for item, (_, _, stamp_us, _, kind, code, bits) in zip(self._active, entries, strict=True):
+        earliest_us = tick_unix_ns // 1000 - _TRUSTED_SKEW_US
+        latest_us = earliest_us + 2 * _TRUSTED_SKEW_US
+        for item, (stamp_us, kind, code, bits) in zip(self._active, _ENTRY.iter_unpack(values), strict=True):
             if code:
                 if code in LOST_CODES:
                     raise GpuLost(code)
@@ -133,10 +135,8 @@ class FieldBatch:
             if item.reason is not None or not item.seen:
                 item.reason, item.seen = None, True
                 self._absences.clear(item.metric, self._hw_id)
-            stamp = stamp_us * 1000
-            if abs(stamp - tick_unix_ns) > _TRUSTED_SKEW_NS:
-                stamp = tick_unix_ns
-            value = bits if kind == 3 else number_of(kind, bits)
+            stamp = stamp_us * 1000 if earliest_us <= stamp_us <= latest_us else tick_unix_ns
+            value: int | float = bits if kind == _UNSIGNED_LONG_LONG else number_of(kind, bits)
             counter = item.cumulative
             if counter is None:
                 points.append(item.series.point(value * item.scale, stamp))
@@ -150,19 +150,18 @@ class FieldBatch:
         self, item: Field, counter: Cumulative, value: int, stamp: int, bits: int, points: list[Point]
     ) -> None:
         step = counter.update(value, stamp, bits, item.most_per_s)
-        if step is Step.ADVANCED:
-            scale, rate = item.scale, item.rate
-            due = stamp - item.sent_ns >= item.every_ns
-            if due or (rate is None and counter.delta):
-                if item.held_ns and counter.delta and rate is None:
-                    before = (counter.total - counter.delta) * scale
+        if step is ADVANCED:
+            scale, rate, delta = item.scale, item.rate, counter.delta
+            if stamp - item.sent_ns >= item.every_ns or (delta and rate is None):
+                if item.held_ns and delta and rate is None:
+                    before = (counter.total - delta) * scale
                     points.append(item.series.point(before, item.held_ns, counter.start_ns))
                 points.append(item.series.point(counter.total * scale, stamp, counter.start_ns))
                 item.sent_ns, item.held_ns = stamp, 0
             else:
                 item.held_ns = stamp
             if rate is not None and counter.elapsed_ns <= item.longest_ns:
-                per_s = counter.delta * scale * 1e9 / counter.elapsed_ns
+                per_s = delta * scale * 1e9 / counter.elapsed_ns
                 points.append(rate.point(per_s, stamp - counter.elapsed_ns // 2))
         elif step is Step.IMPLAUSIBLE or step is Step.RESET:
             item.held_ns = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from math import inf, isfinite
 from struct import Struct
 from typing import Any, Final
 
@@ -22,7 +22,8 @@ NVLINK: Final = {60: ("nvlink", "receive"), 61: ("nvlink", "transmit")}
 SHORTEST_S: Final = 0.1
 _LONGEST_S: Final = 600.0
 _MIB: Final = 1048576
-_METRIC: Final = Struct("=IId24x")
+_METRIC: Final = Struct("=4xId24x")
+"""Of nvmlGpmMetric_t: error and value."""
 
 
 class Gpm:
@@ -36,13 +37,13 @@ class Gpm:
             meters["nvmlGpmQueryDeviceSupport"], error, lambda: api.nvmlGpmQueryDeviceSupport(asked).isSupportedDevice
         )
         self._get = Call(meters["nvmlGpmSampleGet"], error, self._take)
-        self._evaluate = Call(meters["nvmlGpmMetricsGet"], error, lambda: api.nvmlGpmMetricsGet(self._query))
+        self._evaluate = Call(meters["nvmlGpmMetricsGet"], error, lambda: api.nvmlGpmMetricsGet(self._query[0]))
         self._older: Any = None
         self._newer: Any = None
-        self._older_s = -math.inf
+        self._older_s = -inf
         self._older_unix_ns = 0
-        self._query: Any = None
-        self._raw: Any = None
+        self._query: tuple[Any, memoryview] = (None, memoryview(b""))
+        self._next_query = self._query
         self._series: list[tuple[str, Series, float]] = []
         self._noted: set[str] = set()
         self.reason: str | None = "not_asked"
@@ -65,13 +66,9 @@ class Gpm:
             name = "tailtrace.link.bandwidth"
             attributes = {**hw, "tailtrace.link": link, "network.io.direction": direction, "tailtrace.source": "gpm"}
             chosen.append((number, name, Series(name, attributes), _MIB))
-        self._query = api.c_nvmlGpmMetricsGet_t()
-        self._query.version = api.NVML_GPM_METRICS_GET_VERSION
-        self._query.numMetrics = len(chosen)
-        for index, (number, _, _, _) in enumerate(chosen):
-            self._query.metrics[index].metricId = number
-        offset = type(self._query).metrics.offset
-        self._raw = memoryview(self._query).cast("B")[offset : offset + len(chosen) * _METRIC.size]
+        numbers = [number for number, _, _, _ in chosen]
+        self._query = self._new_query(numbers, self._older, self._newer)
+        self._next_query = self._new_query(numbers, self._newer, self._older)
         self._series = [(name, series, scale) for _, name, series, scale in chosen]
         self.reason = None
         return True
@@ -88,23 +85,35 @@ class Gpm:
                 self._absent(self._get.reason, stop=False)
             return
         if elapsed <= _LONGEST_S:
-            self._query.sample1, self._query.sample2 = self._older, self._newer
             if self._evaluate.read(now_s) is not None:
                 self._append(points, (self._older_unix_ns + now_unix_ns) // 2)
             elif self._evaluate.reason is not None:
                 self._absent(self._evaluate.reason, stop=False)
         self._older, self._newer = self._newer, self._older
+        self._query, self._next_query = self._next_query, self._query
         self._older_s, self._older_unix_ns = now_s, now_unix_ns
 
+    def _new_query(self, numbers: list[int], older: Any, newer: Any) -> tuple[Any, memoryview]:
+        """What is asked of two samples, and its answers as bytes. Kept: to write it anew costs more than the call."""
+        api = self._api
+        query = api.c_nvmlGpmMetricsGet_t()
+        query.version = api.NVML_GPM_METRICS_GET_VERSION
+        query.numMetrics = len(numbers)
+        query.sample1, query.sample2 = older, newer
+        for index, number in enumerate(numbers):
+            query.metrics[index].metricId = number
+        offset = type(query).metrics.offset
+        return query, memoryview(query).cast("B")[offset : offset + len(numbers) * _METRIC.size]
+
     def _append(self, points: list[Point], middle_unix_ns: int) -> None:
-        uuid = self._device.uuid
-        for (name, series, scale), (_, code, value) in zip(self._series, _METRIC.iter_unpack(self._raw), strict=True):
-            reason = reason_of(code) if code else None if math.isfinite(value) else "no_data"
-            if reason is not None:
-                self._noted.add(name)
-                self._absences.note(name, reason, uuid)
+        uuid, noted = self._device.uuid, self._noted
+        answers = _METRIC.iter_unpack(self._query[1])
+        for (name, series, scale), (code, value) in zip(self._series, answers, strict=True):
+            if code or not isfinite(value):
+                noted.add(name)
+                self._absences.note(name, reason_of(code) if code else "no_data", uuid)
                 continue
-            if name in self._noted:
+            if noted and name in noted:
                 self._noted.discard(name)
                 self._absences.clear(name, uuid)
             points.append(series.point(value * scale, middle_unix_ns))

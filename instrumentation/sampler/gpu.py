@@ -54,7 +54,9 @@ class Reading:
         call = self._call
         value = call.read(now_s)
         if value is not None:
-            points.extend(self._make(value, unix_ns))
+            points += self._make(value, unix_ns)
+            if self._noted is None:
+                return
         if call.reason != self._noted and (value is not None or call.reason is not None):
             self._noted = call.reason
             for metric in self._metrics:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tailtrace.instrumentation.otlp import Point
-from tailtrace.instrumentation.sampler.cumulative import Cumulative, Step
+from tailtrace.instrumentation.sampler.cumulative import ADVANCED, Cumulative
 from tailtrace.instrumentation.sampler.series import Series
 
 
@@ -22,5 +22,5 @@ class Count:
 
     def add(self, raw: int, unix_ns: int, points: list[Point]) -> None:
         counter = self._counter
-        if counter.update(raw, unix_ns) is Step.ADVANCED:
+        if counter.update(raw, unix_ns) is ADVANCED:
             points.append(self._series.point(counter.total * self._scale, unix_ns, counter.start_ns))

@@ -12,7 +12,7 @@ from tailtrace.instrumentation.sampler.host import cgroup
 from tailtrace.instrumentation.sampler.host.disks import Disks
 from tailtrace.instrumentation.sampler.host.infiniband import InfiniBand
 from tailtrace.instrumentation.sampler.host.network import Network
-from tailtrace.instrumentation.sampler.host.pids import PROC, chosen
+from tailtrace.instrumentation.sampler.host.pids import PROC, chosen, parents
 from tailtrace.instrumentation.sampler.host.pressure import Pressure
 from tailtrace.instrumentation.sampler.host.processes import Process
 
@@ -34,6 +34,7 @@ class Machine:
         self._absences, self._proc = absences, proc
         self._pids, self._pattern, self._on_gpu = set(pids), pattern, on_gpu
         self._processes: dict[int, Process] = {}
+        self._parents: dict[int, int] = {}
         place = cgroup.find("cpu", proc)
         unified = place[0] if place is not None and place[1] == 2 else None
         self._service_quotas = cgroup.ServiceQuotas(absences, place, proc)
@@ -43,7 +44,8 @@ class Machine:
         )  # fmt: skip
 
     def rescan(self) -> None:
-        found = chosen({*self._pids, *self._on_gpu()}, self._pattern, self._proc)
+        self._parents = parents(self._proc, self._parents)
+        found = chosen({*self._pids, *self._on_gpu()}, self._pattern, self._proc, self._parents)
         for pid in sorted(found - self._processes.keys())[: MOST_PROCESSES - len(self._processes)]:
             self._processes[pid] = Process(pid, self._absences, self._proc)
         if not self._processes:

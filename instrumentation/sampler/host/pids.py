@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -50,21 +50,30 @@ def name_of(pid: int, proc: Path = PROC) -> str:
         return ""
 
 
-def parents(proc: Path = PROC) -> dict[int, int]:
-    """Each process's parent."""
+def parents(proc: Path = PROC, known: Mapping[int, int] | None = None) -> dict[int, int]:
+    """Each process's parent. `known`: those of the last look, believed of processes that are still there with them."""
+    known = known or {}
+    there = {int(entry) for entry in os.listdir(proc) if entry.isdigit()}
     found = {}
-    for entry in os.listdir(proc):
-        if not entry.isdigit():
+    for pid in there:
+        parent = known.get(pid)
+        if parent in there:
+            found[pid] = parent
             continue
-        stat = content_of(f"{proc}/{entry}/stat")
+        stat = content_of(f"{proc}/{pid}/stat")
         if stat:
-            found[int(entry)] = int(stat[stat.rindex(b")") + 2 :].split(None, 2)[1])
+            found[pid] = int(stat[stat.rindex(b")") + 2 :].split(None, 2)[1])
     return found
 
 
-def chosen(pids: Iterable[int], pattern: re.Pattern[str] | None, proc: Path = PROC) -> set[int]:
-    """The given processes, those whose command line matches, and all their descendants; never the sampler."""
-    tree = parents(proc)
+def chosen(
+    pids: Iterable[int], pattern: re.Pattern[str] | None, proc: Path = PROC, tree: Mapping[int, int] | None = None
+) -> set[int]:
+    """The given processes, those whose command line matches, and all their descendants; never the sampler.
+
+    `tree`: each process's parent, read where it is not given.
+    """
+    tree = parents(proc) if tree is None else tree
     roots = {pid for pid in pids if pid in tree}
     own = os.getpid()
     if pattern is not None:

@@ -13,7 +13,7 @@ from tailtrace.instrumentation.sampler.absences import Absences
 from tailtrace.instrumentation.sampler.host import cgroup
 from tailtrace.instrumentation.sampler.host.disks import Disks
 from tailtrace.instrumentation.sampler.host.network import Network
-from tailtrace.instrumentation.sampler.host.pids import chosen, inner_pid
+from tailtrace.instrumentation.sampler.host.pids import chosen, inner_pid, parents
 from tailtrace.instrumentation.sampler.host.pressure import Pressure
 from tailtrace.instrumentation.sampler.host.processes import Process
 
@@ -180,6 +180,21 @@ def test_a_process_that_works_uses_cpu_and_a_process_that_ended_is_gone() -> Non
         child.kill()
         child.wait()
     assert not all(process.tick(step * S, []) for step in range(1000, 1010))
+
+
+def test_a_parent_is_read_anew_only_where_it_is_gone(tmp_path: Path) -> None:
+    for pid, parent in ((7, 1), (8, 7), (9, 7)):
+        write(tmp_path / f"{pid}/stat", f"{pid} (a ) b) S {parent} 0 0")
+    write(tmp_path / "1/stat", "1 (init) S 0 0 0")
+    (tmp_path / "10").mkdir()  # it ended before its stat was read
+    known = parents(tmp_path)
+    assert known == {1: 0, 7: 1, 8: 7, 9: 7}
+    (tmp_path / "9/stat").unlink()
+    assert parents(tmp_path, known) == known
+    (tmp_path / "7/stat").unlink()
+    (tmp_path / "7").rmdir()
+    write(tmp_path / "8/stat", "8 (a ) b) S 1 0 0")
+    assert parents(tmp_path, known) == {1: 0, 8: 1}
 
 
 def test_chosen_processes_come_with_their_children_and_never_the_sampler() -> None:
