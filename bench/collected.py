@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -56,6 +57,14 @@ def collecting() -> Iterator[Collected]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def settle(collected: Collected) -> None:
+    """Waits until nothing new has come for two sending intervals."""
+    size, deadline = -1, time.monotonic() + 20
+    while size != len(collected.bodies) and time.monotonic() < deadline:
+        size = len(collected.bodies)
+        time.sleep(1.2)
 
 
 def spans_of(bodies: Iterable[bytes], scope: str = "tailtrace") -> list[Span]:

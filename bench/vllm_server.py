@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-READY_S = 240.0
+READY_S = 600.0
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,12 @@ import os
 import random
 import socket
 import statistics
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from collected import Collected, JudgedRequest, collecting, judged, spans_of
+from collected import JudgedRequest, collecting, judged, settle, spans_of
 from harness import quantile
 from vllm_server import Answer, Server, call, load, serving, words
 
@@ -43,7 +42,7 @@ def run(vllm: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         prefix = ("tailtrace", "run", "--")
         with serving(vllm, work / "server.log", prefix=prefix, environ=environ, arguments=TINY_CACHE) as server:
             answers = asyncio.run(_traffic(server))
-            _settle(collected)
+            settle(collected)
         if CAPTURE:
             body = b"".join(collected.bodies)
             for name in (host_id(), socket.gethostname()):
@@ -63,14 +62,6 @@ async def _traffic(server: Server) -> list[Answer]:
     answers += await asyncio.gather(*(call(server.port, "/v1/completions", {**long, "prompt": text}) for text in texts))
     answers.append(await call(server.port, "/v1/chat/completions", {"model": "tiny", "messages": "not a list"}))
     return answers
-
-
-def _settle(collected: Collected) -> None:
-    """Until nothing new has come for two sending intervals."""
-    size, deadline = -1, time.monotonic() + 20
-    while size != len(collected.bodies) and time.monotonic() < deadline:
-        size = len(collected.bodies)
-        time.sleep(1.2)
 
 
 def test_every_request_is_one_connected_trace_of_both_processes(run: Run) -> None:
