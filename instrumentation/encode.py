@@ -143,17 +143,16 @@ def _read_tail(record: Record) -> None:
                 break
             times.pop()
     joined = b"\n".join(bodies)
-    if b"_tokens" in joined:
-        usage = sse.read_usage(joined)
-        if usage:
-            found.update(usage)
-            found["tailtrace.tokens_source"] = "usage"
+    usage = sse.read_usage(joined)
+    if usage:
+        found.update(usage)
+        found["tailtrace.tokens_source"] = "usage"
     if record.first_ns:
         n = sse.samples(joined)
         if n > 1:
             found.setdefault("tailtrace.n", n)
-    if bodies and "gen_ai.response.model" not in found:
-        model = sse.read_model(bodies[0])
+    if b'"model"' in joined and "gen_ai.response.model" not in found:
+        model = sse.read_model(joined)
         if model:
             found["gen_ai.response.model"] = model
 

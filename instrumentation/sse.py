@@ -1,7 +1,8 @@
 """Which frames of a stream carry generated tokens, and what its usage frame says.
 
-Understands OpenAI chat, completions and responses, Anthropic messages, TGI, llama.cpp and Ollama, as server-sent events
-or as JSON lines. A frame it cannot read counts as a token, so that a stream of plain text still has a first token.
+Understands OpenAI chat, completions and responses, Anthropic messages, TGI, llama.cpp, Ollama and Gemini, as
+server-sent events or as JSON lines. A frame it cannot read counts as a token, so that a stream of plain text still has
+a first token.
 """
 
 from __future__ import annotations
@@ -23,19 +24,32 @@ _ANSWER_KEYS: Final = ("content", "tool_calls", "function_call", "refusal", "aud
 
 # Chat chunks by far the most often; quotes inside generated text are escaped, so this cannot match there.
 _CHAT_TEXT: Final = re.compile(rb'"delta"\s*:\s*\{[^{}]*"content"\s*:\s*"[^"]')
-_COUNT: Final = re.compile(
-    rb'"(prompt_tokens|input_tokens|completion_tokens|output_tokens|cached_tokens|cache_read_input_tokens)"\s*:\s*(\d{1,12})'
-)
 _MODEL: Final = re.compile(rb'"model"\s*:\s*"([^"\\]{1,200})"')
 _INDEX: Final = re.compile(rb'"index"\s*:\s*([1-9]\d{0,3})')
+_INPUT: Final = "gen_ai.usage.input_tokens"
+_OUTPUT: Final = "gen_ai.usage.output_tokens"
+_CACHED: Final = "gen_ai.usage.cache_read.input_tokens"
+# OpenAI's and Anthropic's names, Ollama's, llama.cpp's, TGI's, Gemini's.
 _USAGE_NAMES: Final = {
-    b"prompt_tokens": "gen_ai.usage.input_tokens",
-    b"input_tokens": "gen_ai.usage.input_tokens",
-    b"completion_tokens": "gen_ai.usage.output_tokens",
-    b"output_tokens": "gen_ai.usage.output_tokens",
-    b"cached_tokens": "gen_ai.usage.cache_read.input_tokens",
-    b"cache_read_input_tokens": "gen_ai.usage.cache_read.input_tokens",
-}
+    **dict.fromkeys(
+        (
+            b"prompt_tokens", b"input_tokens", b"prompt_eval_count", b"tokens_evaluated", b"input_length",
+            b"promptTokenCount",
+        ),
+        _INPUT,
+    ),
+    **dict.fromkeys(
+        (
+            b"completion_tokens", b"output_tokens", b"eval_count", b"tokens_predicted", b"generated_tokens",
+            b"candidatesTokenCount",
+        ),
+        _OUTPUT,
+    ),
+    **dict.fromkeys((b"cached_tokens", b"cache_read_input_tokens", b"cachedContentTokenCount"), _CACHED),
+}  # fmt: skip
+_COUNT: Final = re.compile(rb'"(%b)"\s*:\s*(\d{1,12})' % b"|".join(_USAGE_NAMES))
+# One of these is in every name, and in few other frames.
+_USAGE_PARTS: Final = (b"_tokens", b"tokens_", b"_count", b"_length", b"TokenCount")
 
 
 def payloads(body: bytes) -> Iterable[bytes]:
@@ -165,6 +179,8 @@ def carries_token(body: bytes) -> bool:
 
 def read_usage(body: bytes) -> dict[str, int]:
     """Token counts by their convention's names. Quotes inside generated text are escaped, so text is not mistaken."""
+    if not any(part in body for part in _USAGE_PARTS):
+        return {}
     return {_USAGE_NAMES[name]: int(count) for name, count in _COUNT.findall(body)}
 
 

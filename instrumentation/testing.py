@@ -76,7 +76,10 @@ def spans_of(item: Any) -> list[SpanData]:
             STATUS_ERROR if failed else STATUS_UNSET,
             item.error if failed else "",
         )
-        return [span, *(span for stage in item.stages for span in spans_of(stage))]
+        found = [span, *(span for stage in item.stages for span in spans_of(stage))]
+        # As the exporter does: a stage knows its record.
+        item.stages = []
+        return found
     if isinstance(item, Stage):
         known = item.name in BY_NAME and item.name != "custom"
         attributes = (
