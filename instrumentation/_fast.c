@@ -4,6 +4,7 @@
  *   TokenMarks, TokenTimes   tokens.py
  *   StageBase                record.py
  *   encode_request           encode.py
+ *   plain_tail               encode.py
  *   sender, rtt_ns           answer.py
  *   one_chat_text            sse.py
  *   probe_tick               loop_probe.py
@@ -43,7 +44,7 @@
 #define MAX_STAGES 512
 #define TAIL 5
 #define SAMPLE_MASK 31
-#define INTERFACE 2 /* native.py expects this one */
+#define INTERFACE 3 /* native.py expects this one */
 
 static PyObject *other_clock; /* NULL: the real one */
 static PyObject *current;     /* the context variable CURRENT */
@@ -1318,6 +1319,64 @@ one_chat_text(PyObject *module, PyObject *body)
     return PyBool_FromLong(is_one_chat_text(PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body)));
 }
 
+/* Whether a body speaks of something else than the text of one chat chunk: usage, other samples, a model. */
+static int
+says_more(const char *body, size_t size, int model_known)
+{
+    /* sse._USAGE_PARTS */
+    static const char *parts[] = {"_tokens", "tokens_", "_count", "_length", "TokenCount"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (memmem(body, size, parts[i], strlen(parts[i]))) {
+            return 1;
+        }
+    }
+    if (!model_known && memmem(body, size, "\"model\"", 7)) {
+        return 1;
+    }
+    const char *end = body + size, *at = body;
+    while ((at = memmem(at, (size_t)(end - at), "\"index\"", 7)) != NULL) {
+        at += 7;
+        if (end - at < 2 || at[0] != ':' || at[1] != '0') {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* plain_tail(messages, model_known) -> how many bodies at the end are empty, where every other one is the text of one
+ * chat chunk and says no more; -1 where they have to be read. */
+static PyObject *
+plain_tail(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 2) {
+        PyErr_SetString(PyExc_TypeError, "plain_tail() expected messages and whether the model is known");
+        return NULL;
+    }
+    int known = PyObject_IsTrue(args[1]);
+    PyObject *messages = known < 0 ? NULL : PySequence_Fast(args[0], "plain_tail() expected messages");
+    if (messages == NULL) {
+        return NULL;
+    }
+    long empty = 0;
+    for (Py_ssize_t i = 0; empty >= 0 && i < PySequence_Fast_GET_SIZE(messages); i++) {
+        PyObject *message = PySequence_Fast_GET_ITEM(messages, i);
+        PyObject *body = PyDict_CheckExact(message) ? PyDict_GetItemWithError(message, s_body) : NULL;
+        if (body == NULL || !PyBytes_CheckExact(body)) {
+            empty = PyErr_Occurred() ? -2 : -1;
+        }
+        else if (PyBytes_GET_SIZE(body) == 0) {
+            empty++;
+        }
+        else {
+            const char *text = PyBytes_AS_STRING(body);
+            Py_ssize_t size = PyBytes_GET_SIZE(body);
+            empty = is_one_chat_text(text, size) && !says_more(text, (size_t)size, known) ? 0 : -1;
+        }
+    }
+    Py_DECREF(messages);
+    return empty == -2 ? NULL : PyLong_FromLong(empty);
+}
+
 /* Sender ---------------------------------------------------------------------------------------------------------- */
 
 enum { IN_PYTHON, BEFORE_START, BEFORE_TOKENS };
@@ -1748,6 +1807,7 @@ static PyMethodDef functions[] = {
     {"use_scopes", use_scopes, METH_VARARGS, NULL},
     {"use_encoders", use_encoders, METH_VARARGS, NULL},
     {"one_chat_text", one_chat_text, METH_O, NULL},
+    {"plain_tail", (PyCFunction)(void (*)(void))plain_tail, METH_FASTCALL, NULL},
     {"rtt_ns", rtt_ns, METH_O, NULL},
     {"probe_tick", probe_tick, METH_VARARGS, NULL},
     {"sender", (PyCFunction)(void (*)(void))make_sender, METH_FASTCALL, NULL},

@@ -133,11 +133,21 @@ def request_attributes(record: Record) -> dict[str, Any]:
 
 def _read_tail(record: Record) -> None:
     """Usage, model and samples from the last bodies; frames after the last token are not tokens."""
-    bodies: list[bytes] = [_body(message) for message in record.tail]
+    tail = record.tail
     record.tail = None
     times = record.times
     found = record.attributes
-    if record.first_ns and record.outcome == "ok":
+    trailing = record.first_ns and record.outcome == "ok"
+    if native is not None:
+        # Most streams end without a word of all that.
+        empty = native.plain_tail(tail, "gen_ai.response.model" in found)
+        if empty >= 0:
+            if trailing:
+                for _ in range(min(empty, len(times) - 1)):
+                    times.pop()
+            return
+    bodies: list[bytes] = [_body(message) for message in tail]
+    if trailing:
         for body in reversed(bodies):
             if len(times) <= 1 or (body and sse.carries_token(body)):
                 break

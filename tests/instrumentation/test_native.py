@@ -241,6 +241,34 @@ def test_text_of_a_chat_chunk_is_seen_alike(body: bytes, framed: bool) -> None:
     assert native.one_chat_text(body) == sse.plain_one_chat_text(body)
 
 
+ends = st.lists(
+    bodies
+    | st.sampled_from([
+        TEXT.replace(b"choices", b'index":1,"choices'), TEXT.replace(b"choices", b'index":0,"choices'),
+        TEXT.replace(b"choices", b'eval_count":3,"choices'), bytearray(TEXT), None,
+    ]), max_size=5,
+)  # fmt: skip
+
+
+@given(ends, st.integers(0, 6), st.sampled_from(["ok", "cancelled"]), st.booleans())
+def test_the_end_of_a_stream_is_read_alike(tail: list[Any], marks: int, outcome: Any, model_known: bool) -> None:
+    def read(piece: Any) -> tuple[dict[str, Any], list[int]]:
+        record = Record("GET", 2, start_ns=1)
+        record.outcome = outcome
+        record.tail = [{"type": "http.response.body"} if body is None else {"body": body} for body in tail]
+        record.first_ns = 5 if marks else 0
+        for at in range(marks):
+            record.times.append(5 + at)
+        if model_known:
+            record.attributes["gen_ai.response.model"] = "known"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(encode, "native", piece)
+            encode._read_tail(record)
+        return record.attributes, list(record.times)
+
+    assert read(native) == read(None)
+
+
 def test_what_the_server_or_the_message_raises_reaches_the_caller() -> None:
     def raises(message: Any) -> Any:
         raise KeyError("server")
