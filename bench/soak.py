@@ -23,6 +23,10 @@ from product import Product, running
 from signals import ITEMS_PER_BODY, SignalFactory
 
 PARTS = "SELECT count() FROM system.parts WHERE active AND database = 'tailtrace'"
+BY_TABLE = """
+SELECT table, count() AS parts, sum(bytes_on_disk) AS bytes FROM system.parts WHERE active AND database = 'tailtrace'
+GROUP BY table ORDER BY parts DESC LIMIT 8
+"""
 READ_S = 3.0
 NOTHING_YET_S = 86_400.0  # before the first round of the jobs their lag counts from 1970
 MEMORY_GROWTH = 0.05
@@ -79,7 +83,10 @@ def main() -> None:
             watcher = asyncio.create_task(asyncio.to_thread(watch, product, lambda: done))
             results = await load(product, options.seed, seconds, options.spans_per_s)
             done = True
-            return results, await watcher
+            readings = await watcher
+            tables = httpx.post(f"{product.ui}/api/v1/sql", json={"sql": BY_TABLE}, timeout=60).json()["rows"]
+            print("parts:", ", ".join(f"{table} {count} ({size / 1e6:.1f} MB)" for table, count, size in tables))
+            return results, readings
 
         results, readings = asyncio.run(both())
     measured = [reading for reading in readings if reading[0] >= seconds / 3]

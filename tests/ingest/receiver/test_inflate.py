@@ -1,13 +1,19 @@
 """Decompression within its limit."""
 
+import asyncio
 import gzip
 import zlib
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from otlp_samples import zstd
 
 from tailtrace.errors import Rejected, TooLarge
+from tailtrace.ingest.receiver.counters import Counters
 from tailtrace.ingest.receiver.inflate import inflate
+from tailtrace.ingest.receiver.intake import Intake
+from tailtrace.ingest.receiver.limits import Limits
 
 TEXT = b"telemetry " * 1000
 
@@ -58,3 +64,27 @@ def test_a_wrong_checksum_is_refused() -> None:
     body = gzip.compress(TEXT)
     with pytest.raises(Rejected):
         inflate(body[:-8] + zlib.crc32(b"other").to_bytes(4, "little") + body[-4:], "gzip", 1_000_000)
+
+
+def resident_kib(field: str) -> int:
+    return int(Path("/proc/self/status").read_text().partition(f"{field}:")[2].split()[0])
+
+
+def test_many_bombs_at_once_cost_the_receiver_time_and_no_memory() -> None:
+    """The process around it, with the engine at work, is measured from outside by the end-to-end test."""
+    bomb = compressed(bytes(128 * 1024 * 1024), "gzip")
+
+    async def attacked() -> int:
+        intake = Intake(Mock(), Limits(), Counters())
+        await refused(intake)
+        Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
+        before = resident_kib("VmRSS")
+        assert all(await asyncio.gather(*(refused(intake) for _ in range(12))))
+        return resident_kib("VmHWM") - before
+
+    async def refused(intake: Intake) -> bool:
+        with pytest.raises(TooLarge):
+            await intake.accept("traces", bytes(bytearray(bomb)), encoding="gzip")
+        return True
+
+    assert asyncio.run(attacked()) < 64 * 1024
