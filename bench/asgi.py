@@ -1,7 +1,10 @@
 """What wrap_gateway costs a streaming endpoint: requests/s of 200-chunk FastAPI streams under uvicorn.
 
-Interleaved pairs of servers and one load generator in a process of its own. opentelemetry-instrumentation-asgi stands
-beside, from --work DIR; without it (as in --quick) its line is left out and the reason is printed.
+Interleaved pairs of servers; load generator and receiver are processes of their own on the same cores, so what they use
+is not the server's. The stream yields its 200 chunks at once, without a turn of the event loop between them: the app
+itself does next to nothing, which is the hardest case for what is added; `kept` is that one. Beside it, printed only,
+the same with one turn of the loop a chunk, as where each token comes from an engine. opentelemetry-instrumentation-asgi
+stands beside, from --work DIR; without it (as in --quick) its line is left out and the reason is printed.
 """
 
 from __future__ import annotations
@@ -34,6 +37,13 @@ app = FastAPI()
 async def stream():
     async def chunks():
         for _ in range(200):
+            yield CHUNK
+    return StreamingResponse(chunks(), media_type="text/event-stream")
+@app.get("/turns")
+async def turns():
+    async def chunks():
+        for _ in range(200):
+            await asyncio.sleep(0)
             yield CHUNK
     return StreamingResponse(chunks(), media_type="text/event-stream")
 kind = os.environ["BENCH_KIND"]
@@ -84,7 +94,7 @@ class Server:
         self.process.wait()
 
 
-async def load(port: int, requests: int, connections: int = 8) -> float:
+async def load(port: int, requests: int, connections: int = 8, path: str = "/stream") -> float:
     """Requests/s of whole streams over kept connections."""
     left = requests
 
@@ -93,7 +103,7 @@ async def load(port: int, requests: int, connections: int = 8) -> float:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         while left > 0:
             left -= 1
-            writer.write(b"GET /stream HTTP/1.1\r\nhost: bench\r\n\r\n")
+            writer.write(f"GET {path} HTTP/1.1\r\nhost: bench\r\n\r\n".encode())
             await reader.readuntil(b"\r\n0\r\n\r\n")
         writer.close()
 
@@ -130,9 +140,16 @@ def main() -> None:
                     before = cpu_seconds(servers[kind].process.pid)
                     rates[kind].append(asyncio.run(load(servers[kind].port, count)))
                     cpu_us[kind].append((cpu_seconds(servers[kind].process.pid) - before) / count * 1e6)
+            turns = []
+            for pair in range(pairs):
+                rate = {}
+                for kind in sorted(("plain", "tailtrace"), reverse=bool(pair % 2)):
+                    rate[kind] = asyncio.run(load(servers[kind].port, requests // 5, path="/turns"))
+                turns.append(rate["tailtrace"] / rate["plain"])
         finally:
             for server in servers.values():
                 server.stop()
+    print(f"with a turn of the loop a chunk: {statistics.median(turns):.3f} of plain")
     for kind, values in rates.items():
         share = statistics.median(a / b for a, b in zip(values, rates["plain"], strict=True))
         print(
