@@ -103,7 +103,7 @@ def request(number: int, *, duration_ns: int, end_ns: int | None = None, **colum
 
 def insert_requests(store: Store, rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert rows; the rollups follow by themselves."""
-    store.insert_arrow("requests", requests_table(store, rows))
+    store.insert_arrow("judged", requests_table(store, rows))
 
 
 def insert_traces(store: Store, folder: Path, bodies: Iterable[bytes], token: str) -> None:

@@ -33,14 +33,15 @@ WHERE Job = {job:String} AND Note LIKE {pattern:String}
 class Claim:
     """Round `round` judges blocks up to `to`, as of `now_ms` of the store's clock.
 
-    summed: its rows go through `judged`. A round that an earlier release began and did not finish must go the way it
-    began, or the store would not know its token again.
+    apart: its rows and their sums are inserts of their own. summed: both go through `judged`. A round that an earlier
+    release began and did not finish must go the way it began, or the store would not know its token again.
     """
 
     round: int
     to: int
     now_ms: int
     summed: bool = False
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,12 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tailtrace import stages
-from tailtrace.analytics.jobs import inbox, progress
+from tailtrace.analytics.jobs import inbox, inserts, progress
 from tailtrace.analytics.jobs.memory import ArrivalCounts, SeenTraces
 from tailtrace.analytics.jobs.progress import SHARDS, Claim, Progress
 from tailtrace.analytics.jobs.rewrite import NO_ROWS, rewritten, stored_rows
-from tailtrace.analytics.jobs.rollup_feed import with_feed
+from tailtrace.analytics.jobs.rollup_feed import rollup_feed
 from tailtrace.analytics.jobs.settling import Arrived, Decision, decide
 from tailtrace.analytics.jobs.visible import Visible
 from tailtrace.analytics.judge import columns
@@ -30,8 +28,6 @@ from tailtrace.ingest.store import Store
 
 ROUND_SPANS: Final = 300_000
 IDLE_MS: Final = 5_000
-INSERT_ROWS: Final = 50_000
-INSERT_DAYS: Final = 90
 _NOW: Final = "SELECT toUnixTimestamp64Milli(now64(3)) AS now"
 # Clocks of hosts differ; a trace that began this much later than all that is remembered is surely new.
 _CLOCK_SLACK_MS: Final = 60_000
@@ -73,7 +69,7 @@ def warm_up() -> None:
     one = np.ones(1, np.int64)
     decide(Arrived(one - 1, 1, one, one, one > 0), 0, 0, 0, one - 1)
     row = {"Kind": "request", "End": datetime.now(UTC), "DurationNs": 1, "SampleWeight": 1, "Sign": 1}
-    with_feed(pa.Table.from_pylist([row]))
+    rollup_feed(pa.Table.from_pylist([row]))
 
 
 class _Worker:
@@ -130,10 +126,10 @@ class _Worker:
             idle = state.low == state.cursor
             if idle and (state.cursor == 0 or now_ms - state.upto_ms < IDLE_MS + 1_000):
                 return None, False
-            return Claim(state.round + 1, state.cursor, max(now_ms, state.now_ms), summed=True), False
+            return Claim(state.round + 1, state.cursor, max(now_ms, state.now_ms), apart=True), False
         # What was left out may belong to traces of this round: time stands still at its arrival.
         as_of = now_ms if blocks.next_ms is None else min(now_ms, blocks.next_ms)
-        claim = Claim(state.round + 1, blocks.to, max(as_of, state.now_ms), summed=True)
+        claim = Claim(state.round + 1, blocks.to, max(as_of, state.now_ms), apart=True)
         return claim, blocks.next_ms is not None
 
     def _judge(
@@ -169,13 +165,7 @@ class _Worker:
             judged += self._reread(store, reread[start : start + inbox.MAX_TRACES_A_READ])
         new = pa.concat_tables(judged, promote_options="permissive") if judged else NO_ROWS
         written = rewritten(old, new, claim.round)
-        for part, rows in enumerate(_inserts(written)):
-            token = f"{progress.JOB}/{name}/{claim.round}/{part}"
-            rows = _sparse(rows)
-            if claim.summed:
-                store.insert_arrow("judged", with_feed(rows), token=token)
-            else:
-                store.insert_arrow("requests", rows, token=token)
+        inserts.write(store, written, claim, name)
         return JobReport(plain.num_rows, int(judge.sum()), written.num_rows, len(reread))
 
     def _judged(self, store: Store, table: pa.Table, grouping: Grouping) -> list[pa.Table]:
@@ -216,11 +206,6 @@ class _Worker:
         return result, result.rows.append_column("ReceivedAt", stamp)
 
 
-_STAGE_COLUMNS: Final = frozenset(
-    f"{stem}{suffix}"
-    for stem in (*(stage.column for stage in stages.STAGES), "Unexplained")
-    for suffix in ("Ns", "TtftNs")
-)
 _LOCK = threading.Lock()
 _WORKERS: weakref.WeakKeyDictionary[Store, dict[tuple[int, int], _Worker]] = weakref.WeakKeyDictionary()
 
@@ -274,48 +259,3 @@ def _after(state: Progress, claim: Claim, arrived: Arrived, traces: Any, decisio
     forced.update({f"{int(t):x}": claim.to for t in traces[decision.grows]})
     since = max(state.since_ms, oldest - inbox.IN_FLIGHT_MS)
     return Progress(claim.round, low, claim.to, claim.now_ms, since, upto, forced)
-
-
-def _sparse(rows: pa.Table) -> pa.Table:
-    """The rows without the columns that hold nothing but their default: null, 0 ns in a stage, or no text."""
-    empty = [
-        name
-        for name in rows.schema.names
-        if rows[name].null_count == rows.num_rows
-        or (name in _STAGE_COLUMNS and pc.max(rows[name]).as_py() == 0)
-        or _textless(rows[name])
-    ]
-    return rows.drop_columns(empty)
-
-
-_NO_TEXT: Final = pa.array([""])
-
-
-def _textless(column: pa.ChunkedArray) -> bool:
-    if pa.types.is_dictionary(column.type):
-        return all(chunk.dictionary.equals(_NO_TEXT) for chunk in column.chunks)
-    return pa.types.is_string(column.type) and not pc.any(pc.not_equal(column, "")).as_py()
-
-
-def _inserts(rows: pa.Table) -> list[pa.Table]:
-    """The rows in as many inserts as memory and the engine's limit of 100 partitions each ask for, one as a rule.
-
-    Several are cut from the rows in order, so that a round that is repeated cuts them alike. A row and its take-back
-    may then come a moment apart, but both come, or neither is passed by the watermark.
-    """
-    if rows.num_rows == 0:
-        return []
-    day = rows["End"].cast(pa.int64()).combine_chunks().to_numpy() // 86_400_000_000_000
-    few_days = day.max() - day.min() < INSERT_DAYS or len(np.unique(day)) <= INSERT_DAYS
-    if rows.num_rows <= INSERT_ROWS and few_days:
-        return [rows]
-    order = rows.select(["TraceId", "SpanId", "Sign"]).append_column("Day", pa.array(day))
-    keys = [("Day", "ascending"), ("TraceId", "ascending"), ("SpanId", "ascending"), ("Sign", "ascending")]
-    at = pc.sort_indices(order, sort_keys=keys)
-    rows, day = rows.take(at), day[at.to_numpy()]
-    number = np.unique(day, return_inverse=True)[1] // INSERT_DAYS
-    starts = [0]
-    for k in range(1, len(day)):
-        if k - starts[-1] >= INSERT_ROWS or number[k] != number[starts[-1]]:
-            starts.append(k)
-    return [rows.slice(a, b - a) for a, b in zip(starts, [*starts[1:], len(day)], strict=True)]

@@ -1,8 +1,8 @@
 """What an insert of rows adds to the rollups, summed before it is sent.
 
 A block of rows falls into few buckets of the rollups. Adding it up here takes a pass over numbers; the store would
-spread each row into one per metric and hash its texts. The sums travel with the rows, in arrays on the first of them,
-so that one insert under one token changes both. The view on `requests` itself is the slow twin of this.
+spread each row into one per metric and hash its texts. The view that sums rows put into `judged` is the slow twin of
+this.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _LOG_STEP: Final = np.log(1.02)
 
 
 def with_feed(rows: pa.Table) -> pa.Table:
-    """The rows (with Sign) as `judged` takes them: marked as summed, and on the first what all add up to (`Feed`).
+    """The rows (with Sign) as an earlier release put them into `judged`: marked as summed, and on the first what all of
+    them add up to (`Feed`).
 
     Rows of another kind than request, and those with a clock fault, are in no rollup. Stage columns that are not there
     count as 0.

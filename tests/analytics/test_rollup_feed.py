@@ -1,4 +1,4 @@
-"""What the job adds up itself against the view that the store has for rows put into `requests`: its slow twin."""
+"""What the job adds up itself against the view that sums rows one by one: its slow twin."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
-from tailtrace.analytics.jobs.rollup_feed import rollup_feed, with_feed
+from tailtrace.analytics.jobs import inserts
+from tailtrace.analytics.jobs.progress import Claim
+from tailtrace.analytics.jobs.rollup_feed import rollup_feed
 from tailtrace.ingest.store import Store
 from tests.seeding import SECOND, T0, request, requests_table
 
@@ -62,38 +65,65 @@ def contents(store: Store, table: str) -> list[dict[str, Any]]:
     return store.query(f"SELECT {keys}, {sums} FROM {table} GROUP BY {keys} ORDER BY {keys}")
 
 
-def test_every_rollup_is_that_of_the_view(store: Store) -> None:
-    rows = requests_table(store, varied(2_000))
-    store.insert_arrow("requests", rows, token="one")
-    expected = {table: contents(store, table) for table in TABLES}
-    stored = store.query("SELECT * EXCEPT (JudgedAt, Summed) FROM requests ORDER BY TraceId")
+NEW = Claim(7, 0, 0, apart=True)
+OF_EARLIER_RELEASE = Claim(7, 0, 0, summed=True)
+
+
+def empty(store: Store) -> None:
     for table in ("requests", *TABLES):
         store.command(f"TRUNCATE TABLE {table}")
+
+
+@pytest.mark.parametrize("claim", [NEW, OF_EARLIER_RELEASE])
+def test_every_rollup_is_that_of_the_view(store: Store, claim: Claim) -> None:
+    rows = requests_table(store, varied(2_000))
+    store.insert_arrow("judged", rows, token="one")
+    expected = {table: contents(store, table) for table in TABLES}
+    stored = store.query("SELECT * EXCEPT (JudgedAt, Summed) FROM requests ORDER BY TraceId")
+    empty(store)
     for _ in range(2):
-        store.insert_arrow("judged", with_feed(rows), token="two")
+        inserts.write(store, rows, claim, "0-1")
     for table in TABLES:
         assert len(expected[table]) > 50
         assert contents(store, table) == expected[table], table
     assert store.query("SELECT * EXCEPT (JudgedAt, Summed) FROM requests ORDER BY TraceId") == stored
+    assert store.query("SELECT DISTINCT Summed FROM requests") == [{"Summed": True}]
 
 
-def test_what_a_killed_insert_left_out_its_repetition_puts_in(store: Store) -> None:
-    rows = with_feed(requests_table(store, varied(300)))
-    store.insert_arrow("judged", rows, token="whole")
+def test_what_a_killed_round_left_out_its_repetition_puts_in(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = requests_table(store, varied(300))
+    inserts.write(store, rows, NEW, "0")
     expected = {table: contents(store, table) for table in TABLES}
-    for table in ("requests", *TABLES):
-        store.command(f"TRUNCATE TABLE {table}")
-    # The engine writes one table after the other: a kill leaves any first part of them.
-    store.command("DETACH TABLE judged_feed_mv")
-    store.insert_arrow("judged", rows, token="cut")
-    store.command("ATTACH TABLE judged_feed_mv")
+    empty(store)
+    insert = store.insert_arrow
+
+    def dies(table: str, data: pa.Table, **more: Any) -> None:
+        if table == "rollup_feed":
+            raise KeyboardInterrupt
+        insert(table, data, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "insert_arrow", dies)
+        with pytest.raises(KeyboardInterrupt):
+            inserts.write(store, rows, NEW, "1")
     assert store.query("SELECT count() AS n FROM requests")[0]["n"] == 300
     assert contents(store, "rollup_1m") == []
     for _ in range(2):
-        store.insert_arrow("judged", rows, token="cut")
+        inserts.write(store, rows, NEW, "1")
     assert store.query("SELECT count() AS n FROM requests")[0]["n"] == 300
     for table in TABLES:
         assert contents(store, table) == expected[table], table
+
+
+def test_a_round_that_wrote_rows_before_there_were_sums_is_not_written_again(store: Store) -> None:
+    rows = requests_table(store, [{**row, "Revision": 7, "Round": 7} for row in varied(50)])
+    store.insert_arrow("judged", rows, token="by the view of then")
+    before = {table: contents(store, table) for table in ("requests", *TABLES)}
+    shards = "-".join(str(shard) for shard in range(16))
+    inserts.write(store, rows, Claim(7, 0, 0), shards)
+    assert {table: contents(store, table) for table in ("requests", *TABLES)} == before
+    inserts.write(store, rows, Claim(8, 0, 0), shards)
+    assert store.query("SELECT count() AS n FROM requests")[0]["n"] == 100
 
 
 def test_a_bucket_is_one_row_and_takes_back_what_it_got() -> None:
@@ -128,4 +158,3 @@ def test_rows_that_count_nowhere_feed_nothing() -> None:
         }
     )
     assert rollup_feed(rows).num_rows == 0
-    assert with_feed(rows)["Summed"].to_pylist() == [True, True]

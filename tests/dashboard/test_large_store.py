@@ -15,7 +15,7 @@ from tailtrace.ingest.store import Store
 MANY = 1_000_000
 # An hour of requests, made by the engine itself.
 FILL = """
-INSERT INTO requests (Start, End, TraceId, SpanId, Service, Name, Route, Kind, IsRoot, DurationNs, QueueNs, DecodeNs,
+INSERT INTO judged (Start, End, TraceId, SpanId, Service, Name, Route, Kind, IsRoot, DurationNs, QueueNs, DecodeNs,
   UnexplainedNs, Outcome, Streaming, Model, Version, Tenant, N, Attempts, SampleWeight, SpanCount, ReceivedAt, Sign,
   Revision)
 SETTINGS min_insert_block_size_rows = 65536, max_block_size = 65536, max_threads = 1

@@ -67,7 +67,7 @@ def insert_traffic(
     if tokens:
         columns["TpotNs"] = stages["decode"] // np.uint64(tokens)
         columns["OutputTokens"] = pa.array([tokens] * len(at), pa.uint32())
-    store.insert_arrow("requests", pa.table(columns))
+    store.insert_arrow("judged", pa.table(columns))
     return len(at)
 
 
