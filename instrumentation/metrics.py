@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from tailtrace.instrumentation.exporter import Batch, Exporter
-from tailtrace.instrumentation.otlp import Point, encode_metrics
+from tailtrace.instrumentation.otlp import EncodedPoints, Point, encode_points, join_metrics
 from tailtrace.instrumentation.settings import Settings
 from tailtrace.instrumentation.transport import Transport, open_transport
 
-_MOST_POINTS = 4096
+log = logging.getLogger("tailtrace")
+
+_MOST_BATCHES = 32
 
 
 class MetricsExporter(Exporter):
@@ -20,16 +23,22 @@ class MetricsExporter(Exporter):
     def __init__(self, settings: Settings, resource: dict[str, Any], transport: Transport | None = None) -> None:
         super().__init__(settings, resource, transport or open_transport(settings, "metrics"))
         self._attributes = resource
+        self.put = self._encode
+
+    def _encode(self, item: list[Point]) -> None:
+        """Encoded by who made them: what they hold is still in the CPU's caches, and bytes are all that is kept."""
+        try:
+            self._buffer.put(encode_points(item))
+        except Exception:
+            self.losses.add("unencodable", 1)
+            if self._may_log():
+                log.exception("tailtrace: points could not be encoded")
 
     def _encode_all(self) -> None:
-        while True:
-            batches: list[list[Point]] = [batch for batch, _ in self._buffer.take(64)]
-            if not batches:
-                return
-            points = [point for batch in batches for point in batch]
-            for at in range(0, len(points), _MOST_POINTS):
-                body = encode_metrics(self._attributes, points[at : at + _MOST_POINTS])
-                self._keep(Batch({"": body}, len(batches), len(body)))
+        while batches := self._buffer.take(_MOST_BATCHES):
+            parts: list[EncodedPoints] = [part for part, _ in batches]
+            body = join_metrics(self._attributes, parts)
+            self._keep(Batch({"": body}, len(parts), len(body)))
 
     def _body(self, batch: Batch) -> bytes:
         return batch.scopes[""]

@@ -384,9 +384,13 @@ def _metric_head(name: str, unit: str) -> bytes:
     return head
 
 
-def encode_metrics(resource: Attributes, points: Iterable[Point], *, scope: str = "tailtrace") -> bytes:
-    """One ExportMetricsServiceRequest of one resource and one scope; points of one name become one metric."""
-    metrics: dict[tuple[str, str, str], list[bytes]] = {}
+EncodedPoints = dict[tuple[str, str, str], list[bytes]]
+"""Data points as repeated fields, by the name, unit and kind of their metric."""
+
+
+def encode_points(points: Iterable[Point]) -> EncodedPoints:
+    """Points, encoded but for what those of one metric share."""
+    metrics: EncodedPoints = {}
     # Points of one series usually share their attributes' dictionary; points are kept, so that no identity comes twice.
     points = list(points)
     made_labels: dict[int, Labels] = {}
@@ -410,6 +414,15 @@ def encode_metrics(resource: Attributes, points: Iterable[Point], *, scope: str 
             metrics[point.name, point.unit, point.kind].append(data)
         except KeyError:
             metrics[point.name, point.unit, point.kind] = [data]
+    return metrics
+
+
+def join_metrics(resource: Attributes, parts: Iterable[EncodedPoints], *, scope: str = "tailtrace") -> bytes:
+    """One ExportMetricsServiceRequest of one resource and one scope; points of one name become one metric."""
+    metrics: EncodedPoints = {}
+    for part in parts:
+        for key, made in part.items():
+            metrics.setdefault(key, []).extend(made)
     encoded = []
     for (name, unit, kind), made in metrics.items():
         head = _metric_heads.get((name, unit)) or _metric_head(name, unit)
@@ -419,3 +432,8 @@ def encode_metrics(resource: Attributes, points: Iterable[Point], *, scope: str 
         else:
             encoded.append(block(0x12, head + block(0x2A, b"".join(made))))
     return block(0x0A, encode_resource(resource) + block(0x12, encode_scope(scope) + b"".join(encoded)))
+
+
+def encode_metrics(resource: Attributes, points: Iterable[Point], *, scope: str = "tailtrace") -> bytes:
+    """`join_metrics` of `encode_points`, for points that are all at hand."""
+    return join_metrics(resource, [encode_points(points)], scope=scope)

@@ -49,13 +49,14 @@ def main(arguments: Sequence[str]) -> int:
 
     from tailtrace.instrumentation.metrics import MetricsExporter
     from tailtrace.instrumentation.resource import build_resource
-    from tailtrace.instrumentation.sampler.sampler import Sampler
+    from tailtrace.instrumentation.sampler.sampler import SEND_S, Sampler
     from tailtrace.instrumentation.sampler.single import take_place
     from tailtrace.instrumentation.settings import read_settings
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s", stream=sys.stderr)
     settings = read_settings(endpoint=options.endpoint, token=options.token)
     settings.role = "sampler"
+    settings.interval_s = SEND_S
     settings.service_name = settings.service_name or "tailtrace-sampler"
     place = take_place(options.place)
     exporter = MetricsExporter(settings, build_resource(settings))

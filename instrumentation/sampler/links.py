@@ -27,6 +27,7 @@ class Links:
         self._meters, self._absences, self._drops = meters, absences, drops
         self._hw = {"hw.id": device.uuid, "hw.type": "gpu"}
         self._replays = Cumulative()
+        self._replayed = Series("tailtrace.link.replays", {**self._hw, "tailtrace.link": "pcie"})
         self.pcie_per_s = 0.0
         self.nvlink_per_s = 0.0
         api, handle = self._api, self._handle
@@ -59,8 +60,7 @@ class Links:
             # Wraps at 2^32; a million replays a second is more than any link makes.
             step = counter.update(replays, unix_ns, bits=32, most_per_s=1e6)
             if step is Step.ADVANCED:
-                series = Series("tailtrace.link.replays", {**self._hw, "tailtrace.link": "pcie"})
-                points.append(series.point(counter.total, unix_ns, counter.start_ns))
+                points.append(self._replayed.point(counter.total, unix_ns, counter.start_ns))
             elif step is not Step.FIRST:
                 self._drops.add(step.value)
 

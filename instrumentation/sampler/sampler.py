@@ -24,13 +24,14 @@ log = logging.getLogger("tailtrace")
 
 INTERVAL_S: Final = 0.25
 HOST_S: Final = 1.0
+SEND_S: Final = 1.0
 OWN_S: Final = 10.0
 STUCK_S: Final = 10.0
 _RESCAN_ROUNDS: Final = 10
 
 
 class Sampler:
-    """`run` blocks until `stop`. `put` takes a list of points about once a second."""
+    """`run` blocks until `stop`. `put` takes the points of a tick, from several threads."""
 
     def __init__(
         self, put: Callable[[list[Point]], None], *, interval_s: float = INTERVAL_S, gpu: bool = True,
@@ -39,9 +40,7 @@ class Sampler:
     ) -> None:  # fmt: skip
         self._put, self._interval_s, self._losses = put, interval_s, losses
         self.absences, self.meters, self.drops = Absences(), Meters(), Drops()
-        self._points: list[Point] = []
-        self._lock = threading.Lock()
-        self._gpus = Gpus(self._collect, self.absences, self.meters, self.drops, interval_s=interval_s) if gpu else None
+        self._gpus = Gpus(put, self.absences, self.meters, self.drops, interval_s=interval_s) if gpu else None
         on_gpu = self._gpus.processes if self._gpus is not None else tuple
         self._machine = Machine(self.absences, pids=pids, pattern=pattern, on_gpu=on_gpu)
         self._stop = threading.Event()
@@ -65,7 +64,6 @@ class Sampler:
             self._stop.set()
             if thread is not None:
                 thread.join(3.0)
-            self._flush()
 
     def _run_gpus(self) -> None:
         assert self._gpus is not None
@@ -107,8 +105,8 @@ class Sampler:
                 own_due = now + OWN_S
                 points += self._own(now)
             points += self.absences.points(time.time_ns())
-            self._collect(points)
-            self._flush()
+            if points:
+                self._put(points)
             due = max(due + HOST_S, now)
             self._stop.wait(due - time.monotonic())
 
@@ -133,13 +131,3 @@ class Sampler:
             series = Series("tailtrace.sampler.dropped", {"tailtrace.reason": reason})
             points.append(series.point(count, at, self._start_ns))
         return points
-
-    def _collect(self, points: list[Point]) -> None:
-        with self._lock:
-            self._points += points
-
-    def _flush(self) -> None:
-        with self._lock:
-            points, self._points = self._points, []
-        if points:
-            self._put(points)
