@@ -1,10 +1,12 @@
 """The dashboard as a reader meets it: a real browser against a running product, times from the browser's own clock.
 
     overview_cold_ms          a browser that has nothing cached, until the first chart is painted
-    filter_ms                 another filter on the list of requests, until its answer is drawn
+    filter_ms                 another filter on the list of requests, until its answer and its chart are drawn
     trace20k_paint_ms         a trace of 20,000 spans, scripts cached, until its first rows are drawn
     trace20k_click_ms         a click on a row, until the span's attributes are there
     ui_p95_ms_under_ingest    pages and filters in turn while 40,000 spans/s come in
+
+--only PART... measures these alone: overview, filter, trace, ingest.
 
 With --peers also, on the same traces, ours and Arize Phoenix's (installed below --work):
 
@@ -22,6 +24,7 @@ import asyncio
 import statistics
 import threading
 import time
+from collections.abc import Collection
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -40,6 +43,7 @@ BIG = "0af7651916cd43dd8448eb211c80319c"
 BIG_SPANS = 20_000
 SPANS_PER_S = 40_000
 NAMES = ("overview_cold_ms", "filter_ms", "trace20k_paint_ms", "trace20k_click_ms", "ui_p95_ms_under_ingest")
+PARTS = ("overview", "filter", "trace", "ingest")
 PEER_NAMES = ("list_cold_ms", "phoenix_list_cold_ms", "phoenix_trace_paint_ms", "phoenix_trace_shown")
 PEER_LIMIT_S = 600.0
 # Spans of Phoenix's tree, as its page marks them.
@@ -54,7 +58,7 @@ async ([act, done, limit]) => {
     (one) => one.name.includes("_dash-update-component") && one.startTime >= start && one.responseEnd > 0);
   const holds = {
     chart: () => document.querySelector(".js-plotly-plot .main-svg"),
-    drawn: () => answered() && !document.querySelector("#body[data-dash-is-loading]"),
+    drawn: () => answered() && !document.querySelector("#body[data-dash-is-loading], #body [data-waiting]"),
     rows: () => document.querySelector(".tt-row"),
     listed: () => [...document.querySelectorAll("tbody tr")].some((row) => row.innerText.trim().length > 20),
     tree: () => document.querySelectorAll("PEER_SPANS").length > 1,
@@ -198,7 +202,9 @@ def phoenix(work: Path, browser: Any, factory: BodyFactory, quick: bool) -> tupl
     return listed, statistics.median(painted[1:]), shown
 
 
-def measure(work: Path, seed: int, quick: bool, peers: bool = False) -> dict[str, Figure]:
+def measure(
+    work: Path, seed: int, quick: bool, only: Collection[str] = PARTS, peers: bool = False
+) -> dict[str, Figure]:
     from playwright.sync_api import sync_playwright
 
     factory = BodyFactory(seed)
@@ -208,27 +214,33 @@ def measure(work: Path, seed: int, quick: bool, peers: bool = False) -> dict[str
         fill(product, factory, 2_000 if quick else 50_000)
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         cold(browser, product.ui)  # the server compresses its bundles once
-        first = statistics.median(cold(browser, product.ui) for _ in range(rounds))
+        own: dict[str, Figure] = dict.fromkeys(NAMES)
+        if "overview" in only:
+            own["overview_cold_ms"] = statistics.median(cold(browser, product.ui) for _ in range(rounds))
         listed = [cold(browser, f"{product.ui}/requests", "listed") for _ in range(rounds if peers else 0)]
         page = browser.new_page(viewport={"width": 1280, "height": 900})
-        filtered = statistics.median(filters(page, product, rounds * 2))
-        painted = [trace(page, product) for _ in range(rounds)]
-        busy, rate = under_ingest(page, product, factory, 8 if quick else 60)
+        if "filter" in only:
+            own["filter_ms"] = statistics.median(filters(page, product, rounds * 2))
+        if "trace" in only:
+            paint, click = zip(*(trace(page, product) for _ in range(rounds)), strict=True)
+            own |= {"trace20k_paint_ms": statistics.median(paint), "trace20k_click_ms": statistics.median(click)}
+        if "ingest" in only:
+            busy, rate = under_ingest(page, product, factory, 8 if quick else 60)
+            own["ui_p95_ms_under_ingest"] = quantile(busy, 0.95)
+            print(f"{len(busy)} pages were drawn while {rate:,.0f} spans/s came in")
         figures: dict[str, Figure] = {}
         if peers:
             product_stopped.close()
             found = (statistics.median(listed), *phoenix(work, browser, factory, quick))
             figures = dict(zip(PEER_NAMES, found, strict=True))
         browser.close()
-    print(f"{len(busy)} pages were drawn while {rate:,.0f} spans/s came in")
-    paint, click = (statistics.median(values) for values in zip(*painted, strict=True))
-    own: dict[str, Figure] = dict(zip(NAMES, (first, filtered, paint, click, quantile(busy, 0.95)), strict=True))
     return own | figures
 
 
 def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--peers", action="store_true", help="also Arize Phoenix, installed below --work")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=", ".join(PARTS))
     options = parser.parse_args()
     try:
         import playwright.sync_api  # noqa: F401
@@ -241,7 +253,7 @@ def main() -> None:
         report("dashboard", options.seed, dict.fromkeys(NAMES + (PEER_NAMES if options.peers else ())))
         return
     with workspace(options.work) as work:
-        report("dashboard", options.seed, measure(work, options.seed, options.quick, options.peers))
+        report("dashboard", options.seed, measure(work, options.seed, options.quick, options.only, options.peers))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from tailtrace.dashboard.format import ZONE_COOKIE, use_zone
 from tailtrace.dashboard.pages import page_for
 from tailtrace.dashboard.parts import Part, parts
 from tailtrace.dashboard.permission import use_permission
-from tailtrace.dashboard.still import stilled
+from tailtrace.dashboard.still import Body, body_of, stilled
 from tailtrace.dashboard.text import Text, text_of_request
 from tailtrace.dashboard.views import HEADER, use_view, was_stopped
 from tailtrace.errors import TailtraceError
@@ -55,6 +55,7 @@ def add_router(dash: Any, store: Store, settings: ServerSettings) -> None:
         Output("controls", "children"),
         Output("drawn", "data"),
         Output("looked", "data"),
+        Output("body", "tree"),
         Output("body", "children"),
         Input("url", "pathname"),
         Input("url", "search"),
@@ -115,7 +116,7 @@ def _draw(
                 controls[0] if controls else None,
                 wanted,
             )
-        return (*(stilled(one) for one in frame[:3]), frame[3], looked, stilled(body))
+        return (*(stilled(one) for one in frame[:3]), frame[3], looked, *body_of(body, pathname))
     except TailtraceError as error:
         stopped = was_stopped(error)
         title, reason = ("stopped.title", text("stopped.body")) if stopped else ("failed.title", str(error))
@@ -126,7 +127,7 @@ def _draw(
     again = html.Button(text("failed.again"), className="tt-button", **data(again="1"))
     failed = html.Div([html.H1(text(title)), html.P(reason), again], className="tt-notice", role="alert")
     ranged = range_controls(text, address) if page.ranged else None
-    return sidebar(text, address, page.key), ranged, None, None, looked, failed
+    return stilled(sidebar(text, address, page.key)), ranged, None, None, looked, *body_of(failed, pathname)
 
 
 def _fresh(store: Store, text: Text) -> Any:
@@ -161,7 +162,6 @@ def _layout() -> Any:
         [
             dcc.Location(id="url", refresh="callback-nav"),
             dcc.Store(id="tick", data=0),
-            dcc.Store(id="theme"),
             dcc.Store(id="drawn"),
             dcc.Store(id="looked"),
             dcc.Interval(id="clock", interval=1000),
@@ -178,7 +178,7 @@ def _layout() -> Any:
                                 className="tt-header",
                             ),
                             html.Main(
-                                [html.Div(id="controls"), html.Div(_skeleton(), id="body")],
+                                [html.Div(id="controls"), Body(_skeleton(), id="body")],
                                 id="main",
                                 className="tt-main",
                                 tabIndex=-1,
@@ -199,23 +199,9 @@ def _clientside() -> list[tuple[str, tuple[Any, ...], bool]]:
     """Functions of assets/b_callbacks.js: name, dependencies, whether the first call is left out."""
     filters = {"type": "filter", "key": ALL}
     refresh = State({"type": "refresh", "key": ALL}, "value")
-    place, figure = {"type": "graph-place", "name": MATCH}, {"type": "figure", "name": MATCH}
-    clicks, selections = (Input({"type": "graph", "name": ALL}, name) for name in ("clickData", "selectedData"))
-    zoomed = Output("url", "search", allow_duplicate=True)
-    layouts = Input({"type": "graph", "name": ALL}, "relayoutData")
-    address = State("url", "search")
     both = (Output("url", "search"), Output(filters, "value"), Input(filters, "value"), Input("url", "search"))
     return [
         ("tick", (Output("tick", "data"), Input("clock", "n_intervals"), refresh, State("tick", "data")), True),
         ("filter", (*both, State(filters, "id")), True),
-        ("figure", (Output(place, "children"), Input(figure, "data"), Input("theme", "data")), False),
-        ("zoom", (zoomed, layouts, address), True),
-        ("box", (zoomed, selections, address), True),
-        (
-            "point",
-            (Output("main", "title", allow_duplicate=True), clicks),
-            True,
-        ),
-        ("saved", (Output("saved-views", "title"), Input("saved-spec", "data")), False),
         ("waterfall", (Output("waterfall", "title"), Input("waterfall-spec", "data")), False),
     ]

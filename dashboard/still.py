@@ -14,6 +14,7 @@ import orjson
 from dash.development.base_component import Component
 
 _HTML: Final = "dash_html_components"
+_SCRIPTS_ALONE: Final = ("box", "showing", "verdict", "words")
 
 
 class Still(Component):
@@ -31,6 +32,56 @@ class Still(Component):
         self.tree = orjson.dumps(tree).decode()
 
 
+class Chart(Component):
+    """A figure of Plotly as JSON (see assets/c_chart.js), `height` pixels high; `key` tells it from its neighbours."""
+
+    _namespace = "tailtrace"
+    _type = "Chart"
+    _prop_names: list[str] = ["figure", "config", "height", "key"]
+    _valid_wildcard_attributes: list[str] = []
+
+    def __init__(self, figure: dict[str, Any], config: dict[str, Any], height: int, key: str) -> None:
+        self.figure = orjson.dumps(figure).decode()
+        self.config = config
+        self.height = height
+        self.key = key
+
+
+class SavedViews(Component):
+    """The place that assets/i_saved_views.js fills, with its words."""
+
+    _namespace = "tailtrace"
+    _type = "SavedViews"
+    _prop_names: list[str] = ["words"]
+    _valid_wildcard_attributes: list[str] = []
+
+    def __init__(self, words: dict[str, str]) -> None:
+        self.words = words
+
+
+class Body(Component):
+    """What a page shows: `tree` if all of it is still, so that its next drawing changes only what differs; else
+    `children`, which Dash draws anew each time.
+    """
+
+    _namespace = "tailtrace"
+    _type = "Body"
+    _prop_names: list[str] = ["id", "tree", "children"]
+    _valid_wildcard_attributes: list[str] = []
+
+    def __init__(self, children: Any, id: str) -> None:
+        self.children = children
+        self.id = id
+        self.tree = None
+
+
+def body_of(node: Any, page: str) -> tuple[str | None, Any]:
+    """`tree` and `children` of a `Body` that shows `node`; of another `page` nothing of the last one is kept."""
+    node.key = page
+    found = stilled(node)
+    return (found.tree, None) if isinstance(found, Still) else (None, found)
+
+
 def stilled(node: Any) -> Any:
     """The same page, or list of its parts, with every largest subtree that has no id, and nothing but HTML in it, as
     one `Still`.
@@ -45,6 +96,8 @@ def _stilled(node: Any) -> tuple[bool, Any]:
     """Whether all of `node` is plain, and then its tree, else `node` with its plain parts as `Still`."""
     if not isinstance(node, Component):
         return not isinstance(node, (list, tuple)), node
+    if isinstance(node, (Chart, SavedViews)):
+        return True, [node._type, _props(node)]
     if node._namespace != _HTML:
         _still_children(node)
         return False, node
@@ -52,12 +105,17 @@ def _stilled(node: Any) -> tuple[bool, Any]:
     children = props.pop("children", None)
     listed: Sequence[Any] = children if isinstance(children, (list, tuple)) else [children]
     found = [_stilled(child) for child in listed]
-    if "id" not in props and all(plain for plain, _ in found):
-        return True, [node._type.lower(), props or None, *(tree for _, tree in found if tree is not None)]
+    if _unspoken(props.get("id")) and all(plain for plain, _ in found):
+        return True, [node._type.lower(), props or None, *(tree for _, tree in (found if children is not None else []))]
     made = [Still(tree) if plain and isinstance(tree, list) else tree for plain, tree in found]
     if children is not None:
         node.children = made if isinstance(children, (list, tuple)) else made[0]
     return False, node
+
+
+def _unspoken(identity: Any) -> bool:
+    """Whether no callback speaks of an element: it has no id, or one that only links and scripts use."""
+    return identity is None or identity in _SCRIPTS_ALONE
 
 
 def _props(node: Any) -> dict[str, Any]:

@@ -103,10 +103,10 @@
     if (window.location.pathname !== before) window.scrollTo(0, 0);
   };
 
-  // The part of Plotly that has our kinds of charts, loaded once; where that fails, Dash loads all of it.
+  // The part of Plotly that has our kinds of charts, loaded once.
   let charts = null;
   tt.charts = function () {
-    charts = charts || new Promise((loaded) => document.head.append(tt.make("script", { src: tt.plotly, onload: loaded, onerror: loaded })));
+    charts = charts || new Promise((loaded, failed) => document.head.append(tt.make("script", { src: tt.plotly, onload: loaded, onerror: failed })));
     return charts;
   };
 
@@ -139,7 +139,7 @@
   function announceTheme() {
     const scheme = document.documentElement.getAttribute("data-mantine-color-scheme");
     document.documentElement.style.colorScheme = scheme;
-    if (window.dash_clientside && window.dash_clientside.set_props) window.dash_clientside.set_props("theme", { data: scheme });
+    window.dispatchEvent(new Event("tt-theme"));
   }
   new MutationObserver(announceTheme).observe(document.documentElement, { attributeFilter: ["data-mantine-color-scheme"] });
 })(window.tailtrace);

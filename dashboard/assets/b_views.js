@@ -92,7 +92,7 @@
     headers.set("X-Tailtrace-View", id);
     try {
       let answer = first && (await first.answer);
-      if (first && first.charts) tt.charts();
+      if (first && first.charts) tt.charts().catch(() => undefined);
       if (!answer || !answer.ok) answer = await original(input, { ...options, headers });
       away(answer.status >= 502);
       if (answer.status !== 401) return answer;

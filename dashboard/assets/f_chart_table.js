@@ -20,18 +20,26 @@
     return { heads: named.map((one) => one.name || ""), lines: keys.slice(0, MOST).map((key) => [text(key), ...by.map((map) => map.get(key) || "")]) };
   }
 
+  function table(plot) {
+    const { heads, lines } = rows(plot.data);
+    const row = (cells, tag) => tt.make("tr", {}, ...cells.map((cell) => tt.make(tag, {}, cell)));
+    return tt.make("div", { class: "tt-chart-table tt-scroll", tabindex: "0" },
+      tt.make("table", { class: "tt-table" }, tt.make("thead", {}, row(["", ...heads], "th")), tt.make("tbody", {}, ...lines.map((line) => row(line, "td")))));
+  }
+
   tt.asTable = function (button) {
     const panel = button.closest(".tt-panel");
     const open = panel.querySelector(".tt-chart-table");
     button.setAttribute("aria-expanded", String(!open));
     if (open) return open.remove();
     const plot = panel.querySelector(".js-plotly-plot");
-    if (!plot || !plot.data) return;
-    const { heads, lines } = rows(plot.data);
-    const row = (cells, tag) => tt.make("tr", {}, ...cells.map((cell) => tt.make(tag, {}, cell)));
-    panel.append(
-      tt.make("div", { class: "tt-chart-table tt-scroll", tabindex: "0" },
-        tt.make("table", { class: "tt-table" }, tt.make("thead", {}, row(["", ...heads], "th")), tt.make("tbody", {}, ...lines.map((line) => row(line, "td"))))),
-    );
+    if (plot && plot.data) panel.append(table(plot));
+  };
+
+  // A chart has been drawn anew: so is its table, where one is open.
+  tt.tableAgain = function (plot) {
+    const panel = plot.closest(".tt-panel");
+    const open = panel && panel.querySelector(".tt-chart-table");
+    if (open) open.replaceWith(table(plot));
   };
 })(window.tailtrace);

@@ -18,8 +18,8 @@
     return window.location.pathname + (parameters.size ? "?" + parameters : "");
   }
 
-  tt.savedViews = function (place, words) {
-    const keep = (views) => (localStorage.setItem(KEY, JSON.stringify(views)), tt.savedViews(place, words));
+  function fill(place, words) {
+    const keep = (views) => (localStorage.setItem(KEY, JSON.stringify(views)), fill(place, words));
     const views = load();
     const name = tt.make("input", { type: "text", maxlength: "60", placeholder: words.name, "aria-label": words.name, class: "tt-find" });
     const save = () => name.value.trim() && keep({ ...load(), [name.value.trim()]: here() });
@@ -31,5 +31,12 @@
     place.replaceChildren(
       ...(rows.length ? rows : [tt.make("span", { class: "tt-muted" }, words.none)]),
       tt.make("div", { class: "tt-saved-row" }, name, tt.make("button", { class: "tt-button is-small", onclick: save }, words.save)));
+  }
+
+  tt.SavedViews = function ({ words }) {
+    const { createElement, useEffect, useRef } = window.React;
+    const place = useRef(null);
+    useEffect(() => fill(place.current, words), []);
+    return createElement("div", { ref: place, id: "saved-views", className: "tt-drop tt-saved" });
   };
 })(window.tailtrace);

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from dash import dcc, html
+from dash import html
 
 from tailtrace.analytics.queries import Series
 from tailtrace.analytics.queries.percentiles import Percentile
@@ -15,6 +15,7 @@ from tailtrace.dashboard.components.attributes import aria
 from tailtrace.dashboard.components.attributes import data as data_of
 from tailtrace.dashboard.components.axes import base_layout, decades
 from tailtrace.dashboard.format import count, duration, iso, rate, share
+from tailtrace.dashboard.still import Chart
 from tailtrace.dashboard.text import Text
 from tailtrace.stages import UNEXPLAINED
 
@@ -35,16 +36,11 @@ _NAMES: Final = ("P50", "P95", "P99")
 def chart(
     name: str, title: str, caption: Any, figure: dict[str, Any], *extra: Any, wide: bool = False, height: int = 190
 ) -> Any:
-    """A panel with a chart in it; the figure travels in a store, is coloured in the browser and only then has a graph.
-
-    A graph that is there before its figure is drawn twice, and empty charts are what a page would wait for first.
-    """
-    graph = {"id": {"type": "graph", "name": name}, "config": CONFIG, "style": {"height": f"{height}px"}}
+    """A panel with a chart in it, which the browser colours and draws."""
     return html.Section(
         [
             html.Div([html.H2(title), html.Span(caption, className="tt-caption")], className="tt-panel-head"),
-            dcc.Store(id={"type": "figure", "name": name}, data={"figure": figure, "graph": graph}),
-            html.Div(id={"type": "graph-place", "name": name}, className="tt-graph", style={"height": f"{height}px"}),
+            Chart(figure, CONFIG, height, name),
             html.Button("⊞", className="tt-plain tt-as-table", **data_of(as_table=name), **aria(label=f"⊞ {title}")),
             *extra,
         ],

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from dash import dcc, html
+from dash import html
 
 from tailtrace.dashboard.components.attributes import aria
+from tailtrace.dashboard.still import SavedViews
 from tailtrace.dashboard.text import Text
 
 _WORDS = ("save", "name", "remove", "none")
@@ -17,8 +18,7 @@ def saved_views(text: Text) -> Any:
     return html.Details(
         [
             html.Summary(text("saved.title"), className="tt-button is-small"),
-            dcc.Store(id="saved-spec", data={word: text(f"saved.{word}") for word in _WORDS}),
-            html.Div(id="saved-views", className="tt-drop tt-saved"),
+            SavedViews({word: text(f"saved.{word}") for word in _WORDS}),
         ],
         className="tt-details",
         **aria(label=text("saved.title")),

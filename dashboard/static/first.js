@@ -3,7 +3,7 @@
 (function () {
   const location = { pathname: window.location.pathname, search: window.location.search };
   const view = Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
-  const outputs = ["sidebar.children", "range.children", "controls.children", "drawn.data", "looked.data", "body.children"].map((one) => {
+  const outputs = ["sidebar.children", "range.children", "controls.children", "drawn.data", "looked.data", "body.tree", "body.children"].map((one) => {
     const [id, property] = one.split(".");
     return { id, property };
   });
