@@ -5,7 +5,8 @@
  *   StageBase                record.py
  *   encode_request           encode.py
  *   plain_tail               encode.py
- *   sender, rtt_ns           answer.py
+ *   sender                   answer.py
+ *   tcp_info                 tcp_info.py
  *   one_chat_text            sse.py
  *   probe_tick               loop_probe.py
  *
@@ -44,7 +45,7 @@
 #define MAX_STAGES 512
 #define TAIL 5
 #define SAMPLE_MASK 31
-#define INTERFACE 3 /* native.py expects this one */
+#define INTERFACE 4 /* native.py expects this one */
 
 static PyObject *other_clock; /* NULL: the real one */
 static PyObject *current;     /* the context variable CURRENT */
@@ -1703,9 +1704,10 @@ make_sender(PyObject *module, PyObject *const *args, Py_ssize_t count)
 
 /* Round trip ------------------------------------------------------------------------------------------------------ */
 
-/* rtt_ns(descriptor) -> the kernel's smoothed round trip of a TCP connection, 0 where it has none */
+/* tcp_info(descriptor) -> the kernel's smoothed round trip of a TCP connection in ns, and its retransmitted segments so
+ * far; zeros where it is none */
 static PyObject *
-rtt_ns(PyObject *module, PyObject *descriptor)
+tcp_info(PyObject *module, PyObject *descriptor)
 {
     long file = PyLong_AsLong(descriptor);
     if (file == -1 && PyErr_Occurred()) {
@@ -1714,10 +1716,10 @@ rtt_ns(PyObject *module, PyObject *descriptor)
     struct tcp_info info;
     socklen_t size = sizeof info;
     if (file < 0 || file > INT_MAX || getsockopt((int)file, IPPROTO_TCP, TCP_INFO, &info, &size) < 0
-        || size < offsetof(struct tcp_info, tcpi_rtt) + sizeof info.tcpi_rtt) {
-        return PyLong_FromLong(0);
+        || size < offsetof(struct tcp_info, tcpi_total_retrans) + sizeof info.tcpi_total_retrans) {
+        return Py_BuildValue("ii", 0, 0);
     }
-    return PyLong_FromUnsignedLongLong((unsigned long long)info.tcpi_rtt * 1000);
+    return Py_BuildValue("KI", (unsigned long long)info.tcpi_rtt * 1000, (unsigned int)info.tcpi_total_retrans);
 }
 
 /* Loop probe ------------------------------------------------------------------------------------------------------ */
@@ -1808,7 +1810,7 @@ static PyMethodDef functions[] = {
     {"use_encoders", use_encoders, METH_VARARGS, NULL},
     {"one_chat_text", one_chat_text, METH_O, NULL},
     {"plain_tail", (PyCFunction)(void (*)(void))plain_tail, METH_FASTCALL, NULL},
-    {"rtt_ns", rtt_ns, METH_O, NULL},
+    {"tcp_info", tcp_info, METH_O, NULL},
     {"probe_tick", probe_tick, METH_VARARGS, NULL},
     {"sender", (PyCFunction)(void (*)(void))make_sender, METH_FASTCALL, NULL},
     {"encode_request", (PyCFunction)(void (*)(void))encode_request, METH_FASTCALL, NULL},

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 import struct
 from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
-from tailtrace.instrumentation import clock, sse
+from tailtrace.instrumentation import clock, sse, tcp_info
 from tailtrace.instrumentation.native import native
 from tailtrace.instrumentation.outcome import of_exception, of_status
 from tailtrace.instrumentation.record import Outcome, Record
@@ -22,7 +21,6 @@ _TAIL_BYTES: Final = 4096
 _SAMPLE_MASK: Final = 31
 _BLOCKED_NS: Final = 200_000
 _MAX_BLOCKED: Final = 64
-_TCP_INFO_RTT_AT: Final = 68
 
 # Content types whose chunks are tokens when the length is not known beforehand.
 _TOKEN_TYPES: Final = (
@@ -110,8 +108,10 @@ class Answer:
     _framed_json = False
     _frames: sse.Frames | None = None
 
-    def __init__(self, record: Record, send: Send) -> None:
+    def __init__(self, record: Record, send: Send, ends: tuple[Any, Any] = (None, None)) -> None:
+        """`ends`: the connection's two addresses, server's and client's, as the scope names them."""
         self._record = record
+        self._ends = ends
         self._server_send = send
         self._blocked: list[tuple[int, int]] = []
         # uvicorn: the cycle knows whether the next send will wait and whether the client is gone.
@@ -275,9 +275,11 @@ class Answer:
             record.attributes["http.response.body.size"] = self._size
         if self._status:
             record.attributes["http.response.status_code"] = self._status
-        rtt_ns = self._rtt_ns()
+        rtt_ns, retransmits = self._connection()
         if rtt_ns:
             record.attributes["tailtrace.client_rtt_ns"] = rtt_ns
+        if retransmits:
+            record.attributes["tailtrace.client_retransmits"] = retransmits
         outcome, error = self._outcome(failed)
         record.finish(outcome, self._done_ns if outcome != "error" else 0, error)
 
@@ -311,18 +313,12 @@ class Answer:
         self._switch = _no_switch
         del self.send, self._take_kept
 
-    def _rtt_ns(self) -> int:
-        """The kernel's smoothed round trip to the client, where the server shows its socket (Linux)."""
+    def _connection(self) -> tuple[int, int]:
+        """The kernel's round trip to the client in ns, and retransmits: by the server's socket, else by addresses."""
         transport = getattr(self._cycle, "transport", None)
-        if transport is None or not hasattr(socket, "TCP_INFO"):
-            return 0
         try:
-            sock = transport.get_extra_info("socket")
-            if native is not None:
-                return 0 if sock is None else int(native.rtt_ns(sock.fileno()))
-            if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
-                return 0
-            info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_RTT_AT + 4)
-            return int(struct.unpack_from("<I", info, _TCP_INFO_RTT_AT)[0]) * 1000
-        except (OSError, ValueError, struct.error, AttributeError):
-            return 0
+            if transport is not None:
+                return tcp_info.of_socket(transport.get_extra_info("socket"))
+            return tcp_info.of_addresses(*self._ends)
+        except (OSError, ValueError, struct.error, AttributeError, TypeError, IndexError):
+            return tcp_info.NOTHING

@@ -68,8 +68,8 @@ class Gateway:
         if kind not in {"http", "websocket"} or _SEEN in scope:
             return await self._app(scope, receive, send)  # type: ignore[no-any-return]
         try:
-            record, inner, has_body = begin(scope, active.sample)
-            answer = Answer(record, send)
+            record, inner, has_body = begin(scope, active.sample, active.region_header)
+            answer = Answer(record, send, (scope.get("server"), scope.get("client")))
             entered = Entered(record)
         except Exception:
             if _may_log():
@@ -111,14 +111,14 @@ class Gateway:
             watch_loop()
 
 
-def begin(scope: Message, sample: int) -> tuple[Record, Message, bool]:
+def begin(scope: Message, sample: int, region_header: bytes = b"") -> tuple[Record, Message, bool]:
     """A record for this call, the scope the app gets (its `traceparent` names the record's span), and whether the
     headers speak of a body."""
     # Where the server says when the message began, the time until its headers were here is the request's too.
     now_ns = clock.now_ns()
     start_ns = scope.get("tailtrace.begin_ns", now_ns)
     traceparent = tracestate = b""
-    size = request_id = None
+    size = request_id = region = None
     in_pieces = False
     headers: list[tuple[bytes, bytes]] = []
     for pair in scope["headers"]:
@@ -135,6 +135,8 @@ def begin(scope: Message, sample: int) -> tuple[Record, Message, bool]:
                 request_id = pair[1]
             elif name == b"transfer-encoding":
                 in_pieces = True
+            elif name == region_header:
+                region = pair[1]
     parent = parse_traceparent(traceparent, tracestate.decode("latin-1")) if traceparent else None
     around = otel_scope()
     if around is not None and (parent is None or around.trace_id == parent.trace_id):
@@ -147,6 +149,8 @@ def begin(scope: Message, sample: int) -> tuple[Record, Message, bool]:
         record.attributes["http.request.body.size"] = int(size)
     if request_id is not None:
         record.set("request_id", request_id.decode("latin-1"))
+    if region is not None:
+        record.set("client.region", region.decode("latin-1"))
     headers.append((b"traceparent", traceparent_of(record).encode()))
     if record.trace_state or record.weight > 1:
         headers.append((b"tracestate", tracestate_of(record).encode("latin-1", "replace")))

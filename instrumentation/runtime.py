@@ -30,6 +30,7 @@ class Runtime:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.sample = settings.sample
+        self.region_header = settings.region_header.lower().encode("latin-1", "replace")
         self.known_to_multiprocessing = False
         self._described: dict[str, Any] = {}
         self.resource: dict[str, Any] = {}

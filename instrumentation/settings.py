@@ -68,6 +68,11 @@ class Settings:
     buffer_bytes: int = _setting(32 << 20, ("TAILTRACE_BUFFER_BYTES",), "bytes kept while the receiver is away")
     shutdown_s: float = _setting(5.0, ("TAILTRACE_SHUTDOWN_S",), "longest that leaving the process may take")
     sample: int = _setting(1, ("TAILTRACE_SAMPLE",), "record one request in N, chosen by trace id")
+    region_header: str = _setting(
+        "",
+        ("TAILTRACE_REGION_HEADER",),
+        "request header with the client's region (cf-ipcountry), sent as client.region",
+    )
     watch_loop: bool = _setting(
         True, ("TAILTRACE_WATCH_LOOP",), "measure how late the event loop of a wrapped gateway is, and why"
     )
