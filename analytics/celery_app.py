@@ -14,6 +14,7 @@ from typing import Any, Final
 from celery import Celery
 from celery.signals import worker_init
 
+from tailtrace.analytics import heartbeat  # noqa: F401 - its signal
 from tailtrace.analytics.alerting import book
 from tailtrace.analytics.jobs.alerts import run_alerts
 from tailtrace.analytics.jobs.changes import run_changes

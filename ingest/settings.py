@@ -44,6 +44,9 @@ class ServerSettings(BaseSettings):
         "", description="DSN of a ClickHouse server, http://user:password@host:8123/tailtrace; empty means embedded."
     )
     broker_url: str = Field("", description="Celery broker, redis://host:6379/0; empty means in this process.")
+    heartbeat_file: Path | None = Field(
+        None, description="File that a worker or beat of its own touches while it works: its age is a health check."
+    )
     jobs: bool = Field(True, description="Run the background jobs in this process; off where Celery workers run them.")
     token: str = Field("", repr=False, description="Bearer token that clients and browsers present; empty means none.")
     tokens_file: Path | None = Field(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import os
 import re
 import subprocess
 import sys
@@ -99,6 +100,21 @@ def test_what_keeps_data_has_a_volume_and_all_have_limits_or_a_profile() -> None
         for needed, how in (service.get("depends_on") or {}).items():
             assert how == {"condition": "service_healthy"}
             assert needed in healthy
+
+
+def test_everything_that_runs_for_long_is_looked_at(tmp_path: Path) -> None:
+    services = compose()["services"]
+    assert {name for name, service in services.items() if "healthcheck" not in service} == {"lab"}
+    for name in ("worker", "beat"):
+        (_, *test) = services[name]["healthcheck"]["test"][1:]
+        mark = services[name]["environment"]["TAILTRACE_HEARTBEAT_FILE"]
+        here = tmp_path / name
+        command = [sys.executable, *(part.replace(mark, str(here)) for part in test)]
+        assert subprocess.run(command, capture_output=True, timeout=60, check=False).returncode == 1  # never marked
+        here.touch()
+        assert subprocess.run(command, timeout=60, check=False).returncode == 0
+        os.utime(here, (0, 0))
+        assert subprocess.run(command, timeout=60, check=False).returncode == 1
 
 
 def test_units_start_commands_that_exist() -> None:

@@ -26,6 +26,7 @@ CLICKHOUSE = Path(__file__).resolve().parents[1] / "ingest" / "clickhouse_proces
 COMPOSE = yaml.safe_load((Path(__file__).resolve().parents[2] / "compose.yaml").read_text())["services"]
 SECRETS = {"CLICKHOUSE_PASSWORD": "secret", "REDIS_PASSWORD": "other-secret", "TAILTRACE_TOKEN": "token-of-all"}
 START_S = 180.0
+MARK = COMPOSE["worker"]["environment"]["TAILTRACE_HEARTBEAT_FILE"]
 
 pytestmark = pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
 
@@ -79,6 +80,12 @@ def composed(name: str, places: dict[str, str], *options: str) -> tuple[list[str
     return tailtrace(*service["command"], *options), environment
 
 
+def works(service: str, mark: str) -> bool:
+    """What the health check of a worker's or beat's container would say."""
+    test = [part.replace(MARK, mark) for part in COMPOSE[service]["healthcheck"]["test"][2:]]
+    return subprocess.run([sys.executable, *test], capture_output=True, timeout=60, check=False).returncode == 0
+
+
 @pytest.fixture
 def run() -> Iterator[Callable[[Part], Any]]:
     parts: list[Part] = []
@@ -108,9 +115,15 @@ def test_one_of_each_is_killed_and_every_span_is_judged_once(run: Callable[[Part
 
     clickhouse = run(Part("clickhouse", tmp_path, server, {}))
     dashboard = run(Part("dashboard", tmp_path, *composed("dashboard", places, f"--port={ui_port}")))
-    workers = [run(Part(f"worker-{n}", tmp_path, *composed("worker", places, "--threads=1"))) for n in (1, 2)]
-    run(Part("beat", tmp_path, *composed("beat", places)))
+    marks = {name: str(tmp_path / f"{name}.mark") for name in ("worker-1", "worker-2", "beat")}
+    marked = {name: {**places, MARK: mark} for name, mark in marks.items()}
+    workers = [run(Part(name, tmp_path, *composed("worker", marked[name], "--threads=1"))) for name in list(marks)[:2]]
+    run(Part("beat", tmp_path, *composed("beat", marked["beat"])))
     assert all(receiver.healthy() for receiver in receivers)
+    for name, mark in marks.items():
+        wait_until(f"health of {name}", lambda name=name, mark=mark: works(name.partition("-")[0], mark), START_S)
+    os.utime(marks["beat"], (0, 0))  # as if it had stood still, and it goes on
+    wait_until("beat's next mark", lambda: works("beat", marks["beat"]), START_S)
 
     def sql(statement: str) -> list[int]:
         request = urllib.request.Request(

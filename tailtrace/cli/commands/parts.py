@@ -64,7 +64,7 @@ def worker(threads: Threads = 2, config: options.Config = None) -> None:
 
 def beat(config: options.Config = None) -> None:
     """Run Celery's beat, which puts the jobs into the queue. Two of them do no harm."""
-    _celery(config, "beat", "--loglevel", "WARNING", "--scheduler", "celery.beat:Scheduler")
+    _celery(config, "beat", "--loglevel", "WARNING", "--scheduler", "tailtrace.analytics.heartbeat:MarkingScheduler")
 
 
 def drain(
