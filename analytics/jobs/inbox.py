@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from tailtrace.analytics.engines import notes
+from tailtrace.analytics.jobs.progress import SHARDS
 from tailtrace.ingest.store import Store
 
 # An insert shows its rows only when it is done. None takes longer than this: later blocks hold no older receive times.
@@ -17,22 +18,27 @@ IN_FLIGHT_MS: Final = 120_000
 MAX_TRACES_A_READ: Final = 5_000
 ARROW: Final[Mapping[str, Any]] = {"output_format_arrow_low_cardinality_as_dictionary": 1}
 
-_BLOCKS: Final = """
+# A part's name ends in its first block, its last and its level. By it, parts of other blocks are left out before
+# anything of them is read: together they hold many times the spans of a round.
+_NEW: Final = """
+Received >= fromUnixTimestamp64Milli({since:Int64}, 'UTC')
+  AND _block_number > {low:UInt64} AND _block_number <= {to:UInt64}
+  AND toUInt64OrDefault(splitByChar('_', _part)[3], toUInt64(18446744073709551615)) > {low:UInt64}
+  AND toUInt64OrDefault(splitByChar('_', _part)[2], toUInt64(0)) <= {to:UInt64}
+"""
+_OF_SHARDS: Final = "AND Shard IN {shards:Array(UInt8)}"
+
+_BLOCKS: Final = f"""
 SELECT _block_number AS block, count() AS n, toUnixTimestamp64Milli(min(Received)) AS first
-FROM span_inbox
-WHERE Received >= fromUnixTimestamp64Milli({since:Int64}, 'UTC')
-  AND _block_number > {cursor:UInt64} AND _block_number <= {last:UInt64} AND Shard IN {shards:Array(UInt8)}
-GROUP BY block ORDER BY block
+FROM span_inbox WHERE {_NEW} %s GROUP BY block ORDER BY block
 """
 
 _COLUMNS: Final = """TraceId, SpanId, ParentSpanId, StartNs, DurationNs, ClockFault, Kind, Service, Name, Scope, Status,
   Stage, StageName, Blocking, Resource, HasAttributes, Attributes"""
 
-_SPANS: Final = f"""
+SPANS: Final = f"""
 SELECT {_COLUMNS}, toUnixTimestamp64Milli(Received) AS ReceivedMs, toInt64(_block_number) AS Block
-FROM span_inbox
-WHERE Received >= fromUnixTimestamp64Milli({{since:Int64}}, 'UTC')
-  AND _block_number > {{low:UInt64}} AND _block_number <= {{to:UInt64}} AND Shard IN {{shards:Array(UInt8)}}
+FROM span_inbox WHERE {_NEW} %s
 """
 
 _BOUNDS: Final = """
@@ -82,8 +88,7 @@ def new_blocks(
     store: Store, shards: Sequence[int], since_ms: int, cursor: int, last: int, limit: int
 ) -> NewBlocks | None:
     """Blocks in (cursor, last], at least one and then as many as hold `limit` spans; None when there is none."""
-    parameters = {"since": since_ms, "cursor": cursor, "last": last, "shards": list(shards)}
-    rows = store.query(_BLOCKS, parameters, role="jobs")
+    rows = store.query(*of_shards(_BLOCKS, shards, since_ms, cursor, last), role="jobs")
     if not rows:
         return None
     taken, spans = 0, 0
@@ -98,8 +103,15 @@ def new_blocks(
 
 def read_inbox(store: Store, shards: Sequence[int], since_ms: int, low: int, to: int) -> pa.Table:
     """The spans of blocks in (low, to]."""
-    parameters = {"since": since_ms, "low": low, "to": to, "shards": list(shards)}
-    return store.query_arrow(_SPANS, parameters, role="jobs", settings=ARROW)
+    return store.query_arrow(*of_shards(SPANS, shards, since_ms, low, to), role="jobs", settings=ARROW)
+
+
+def of_shards(sql: str, shards: Sequence[int], since_ms: int, low: int, to: int) -> tuple[str, dict[str, Any]]:
+    """The statement for these shards, and its parameters; who has all of them does not read whose a span is."""
+    parameters: dict[str, Any] = {"since": since_ms, "low": low, "to": to}
+    if len(shards) == SHARDS:
+        return sql % "", parameters
+    return sql % _OF_SHARDS, {**parameters, "shards": list(shards)}
 
 
 def trace_bounds(store: Store, traces: Sequence[str]) -> tuple[int, int] | None:
