@@ -9,11 +9,12 @@ from typing import Any, Final
 from tailtrace.instrumentation.otlp import Point
 from tailtrace.instrumentation.sampler.absences import Absences
 from tailtrace.instrumentation.sampler.host.counts import Count
-from tailtrace.instrumentation.sampler.host.files import KeptFile
+from tailtrace.instrumentation.sampler.host.files import KeptFile, content_of
 from tailtrace.instrumentation.sampler.series import Series
 
 MOUNTED: Final = Path("/sys/fs/cgroup")
 MOST_GROUPS: Final = 16
+_MOST_PLACES: Final = 256
 
 
 def find(
@@ -114,10 +115,11 @@ class ServiceQuotas:
     def __init__(self, absences: Absences, own: tuple[Path, int] | None, proc: Path, mounted: Path = MOUNTED) -> None:
         self._absences, self._own, self._proc, self._mounted = absences, own, proc, mounted
         self._quotas: dict[tuple[Path, int], CpuQuota] = {}
+        self._places: dict[bytes, tuple[Path, int]] = {}
 
     def watch(self, pids: Iterable[int]) -> None:
         """From now on the groups of these processes, at most MOST_GROUPS."""
-        places = {place for pid in pids if (place := find("cpu", self._proc, self._mounted, pid)) is not None}
+        places = {place for pid in pids if (place := self._place(pid)) is not None}
         wanted = sorted(places - {self._own}, key=str)[:MOST_GROUPS]
         for place in self._quotas.keys() - set(wanted):
             self._quotas.pop(place).close()
@@ -125,6 +127,16 @@ class ServiceQuotas:
             if place not in self._quotas:
                 name = "/" + str(place[0].relative_to(self._mounted))
                 self._quotas[place] = CpuQuota(self._absences, place, name)
+
+    def _place(self, pid: int) -> tuple[Path, int] | None:
+        """Looked for once for all processes that state the same groups; where there was none, again each time."""
+        stated = content_of(f"{self._proc}/{pid}/cgroup") or b""
+        place = self._places.get(stated) or find("cpu", self._proc, self._mounted, pid)
+        if place is not None:
+            if len(self._places) >= _MOST_PLACES:
+                self._places.clear()
+            self._places[stated] = place
+        return place
 
     def tick(self, unix_ns: int, points: list[Point]) -> None:
         for quota in self._quotas.values():
