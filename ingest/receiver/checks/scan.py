@@ -63,13 +63,8 @@ _GOOD, _MISSING, _BAD = 1, 0, -1
 _SPAN, _LINK, _POINT, _VALUE = int(Kind.SPAN), int(Kind.LINK), int(Kind.POINT), int(Kind.VALUE)
 _ELEMENT, _PAIR, _LOG = int(Kind.ELEMENT), int(Kind.PAIR), int(Kind.LOG)
 _R_TRACE_ID, _R_SPAN_ID, _R_PARENT_ID = int(Rule.TRACE_ID), int(Rule.SPAN_ID), int(Rule.PARENT_ID)
-_R_START, _R_END, _R_NAME, _R_KEY, _R_TEXT = (
-    int(Rule.START),
-    int(Rule.END),
-    int(Rule.NAME),
-    int(Rule.KEY),
-    int(Rule.TEXT),
-)
+_R_START, _R_END, _R_NAME = int(Rule.START), int(Rule.END), int(Rule.NAME)
+_R_KEY, _R_TEXT = int(Rule.KEY), int(Rule.TEXT)
 _R_ENUM, _R_ATTRIBUTE, _R_EVENT, _R_LINK = int(Rule.ENUM), int(Rule.ATTRIBUTE), int(Rule.EVENT), int(Rule.LINK)
 _R_NESTED, _R_ARRAY, _R_FLAG = int(Rule.NESTED), int(Rule.ARRAY), int(Rule.FLAG)
 _R_OBSERVED, _R_TRACE_OF, _R_SPAN_OF = int(Rule.OBSERVED), int(Rule.TRACE_OF), int(Rule.SPAN_OF)
