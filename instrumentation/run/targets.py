@@ -69,6 +69,12 @@ def _llama_cpp_server(module: Any) -> None:
     llama_cpp.hook_server(module)
 
 
+def _celery(module: Any) -> None:
+    from tailtrace.instrumentation.engines import celery
+
+    celery.hook(module)
+
+
 TARGETS: Final[dict[str, Callable[[Any], None]]] = {
     "uvicorn.config": _uvicorn_config,
     "uvicorn.protocols.http.httptools_impl": _uvicorn_httptools,
@@ -83,6 +89,7 @@ TARGETS: Final[dict[str, Callable[[Any], None]]] = {
     "vllm.v1.core.sched.scheduler": _vllm,
     "sglang.srt.managers.tokenizer_manager": _sglang,
     "sglang.srt.managers.scheduler": _sglang,
+    "celery.signals": _celery,
     "llama_cpp.llama": _llama_cpp,
     "llama_cpp.server.app": _llama_cpp_server,
 }
