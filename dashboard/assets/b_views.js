@@ -10,6 +10,7 @@
   let view = "";
   let timer = 0;
   let begun = 0;
+  let lost = -1; // when a request last failed
 
   const words = () => (document.getElementById("words") || { dataset: {} }).dataset;
   const name = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -30,6 +31,7 @@
   }
 
   function away(shown) {
+    if (shown) lost = performance.now();
     let node = document.getElementById("tt-away");
     if (!shown) return node && node.remove();
     if (node) return undefined;
@@ -88,13 +90,15 @@
     waiting.set(id, (waiting.get(id) || 0) + 1);
     clearTimeout(timer);
     timer = setTimeout(tell, SHOWN_AFTER);
+    const asked = performance.now();
     const headers = new Headers((options && options.headers) || {});
     headers.set("X-Tailtrace-View", id);
     try {
       let answer = first && (await first.answer);
       if (first && first.charts) tt.charts().catch(() => undefined);
       if (!answer || !answer.ok) answer = await original(input, { ...options, headers });
-      away(answer.status >= 502);
+      // An answer to what was asked before the server went away says nothing of now.
+      if (answer.status >= 502 || asked > lost) away(answer.status >= 502);
       if (answer.status !== 401) return answer;
       // The page is being left; Dash would read the body of a 401 twice and fail at it.
       window.location.assign("/login?next=" + encodeURIComponent(window.location.pathname + window.location.search));
