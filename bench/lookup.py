@@ -33,8 +33,8 @@ INSERT INTO otel_traces (Timestamp, TraceId, SpanId, ParentSpanId, SpanName, Spa
 SELECT
   fromUnixTimestamp64Nano({from_ns:Int64} + j * 20000000
     + toInt64(sipHash64(t, 'when') % toUInt64({to_ns:Int64} - {from_ns:Int64})), 'UTC'),
-  lower(hex(sipHash128(t, {seed:UInt64}))), lower(hex(sipHash64(number, {seed:UInt64}))),
-  if(j = 0, '', lower(hex(sipHash64(t * 10, {seed:UInt64})))),
+  lower(hex(sipHash128(t, {seed:UInt64}))), leftPad(lower(hex(sipHash64(number, {seed:UInt64}))), 16, '0'),
+  if(j = 0, '', leftPad(lower(hex(sipHash64(t * 10, {seed:UInt64}))), 16, '0')),
   ['POST /v1/chat/completions', 'auth', 'route', 'tokenize', 'llm_request', 'queue', 'prefill', 'decode', 'detokenize',
    'send'][j + 1],
   if(j = 0, 'Server', 'Internal'), if(j = 4, 'vllm', 'gateway'),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from tailtrace import stages
-from tailtrace.analytics.attribution.attribute import Attribution, Spans, attribute, segments
+from tailtrace.analytics.attribution.attribute import Spans, attribute, segments
 from tailtrace.analytics.attribution.tree import Forest, build
 from tailtrace.analytics.judge.batch import Batch, Resources, from_inbox, inbox_table
 from tailtrace.analytics.judge.calls import Calls, read_calls
@@ -23,17 +24,32 @@ _NAMES = (*stages.NAMES, stages.UNEXPLAINED)
 _MINUTE_NS = 60_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class JudgedBatch:
-    """Rows of `requests` in `rows`, one per span index in `entries`, and what they were made from."""
+    """The requests of a batch by the span index of their `entries`, and what they were made from. `roots` says which
+    are the first of their trace.
+    """
 
     batch: Batch
     forest: Forest
     calls: Calls
     entries: Any
+    roots: Any
     spans: Spans
-    found: Attribution
-    rows: pa.Table
+    resources: Resources
+    arrivals: Arrivals | None
+
+    @cached_property
+    def rows(self) -> pa.Table:
+        """Rows of `requests`, one an entry. Made when first asked for: a waterfall does without."""
+        tokens = first_tokens(self.batch, self.calls, self.entries)
+        found = attribute(self.entries, tokens.ttft, self.spans, self.forest)
+        executor = np.where(found.executor >= 0, found.executor, self.entries)
+        ran_on = self.batch.resources
+        processes = Processes(ran_on[self.entries], ran_on[executor], self.resources)
+        return request_rows(
+            self.batch, self.forest, self.calls, self.entries, self.roots, tokens, found, processes, self.arrivals
+        )
 
 
 def judge_batch(
@@ -61,7 +77,6 @@ def judge_batch(
     entries = np.flatnonzero(forest.entry & ~calls.superseded)
     if as_stored:
         entries = entries[_stored_order(batch, entries)]
-    tokens = first_tokens(batch, calls, entries)
     group = np.full(len(batch), -1, np.int64)
     group[calls.at] = np.where(calls.outer, -1, calls.group)
     spans = Spans(
@@ -80,12 +95,7 @@ def judge_batch(
         calls.derived_start,
         calls.derived_end,
     )
-    found = attribute(entries, tokens.ttft, spans, forest)
-    executor = np.where(found.executor >= 0, found.executor, entries)
-    processes = Processes(batch.resources[entries], batch.resources[executor], resources)
-    roots = _roots(batch, forest, calls, entries)
-    rows = request_rows(batch, forest, calls, entries, roots, tokens, found, processes, arrivals)
-    return JudgedBatch(batch, forest, calls, entries, spans, found, rows)
+    return JudgedBatch(batch, forest, calls, entries, _roots(batch, forest, calls, entries), spans, resources, arrivals)
 
 
 def _stored_order(batch: Batch, entries: Any) -> Any:

@@ -47,7 +47,7 @@ def entry_of(columns: TraceColumns, ids: Sequence[str], span_id: str | None) -> 
     entries = [int(entry) for entry in judged.entries]
     if not entries:
         return None
-    roots: list[bool] = judged.rows["IsRoot"].to_pylist()
+    roots: list[bool] = judged.roots.tolist()
     begin = columns.batch.starts
 
     def rank(at: int) -> tuple[bool, bool, int]:
