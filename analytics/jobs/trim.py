@@ -9,7 +9,7 @@ from tailtrace.analytics.jobs.progress import SHARDS, states
 from tailtrace.ingest.store import Store
 
 # Kept behind the watermark, besides the newest partition: it carries the block numbers on.
-KEPT_MS: Final = 300_000
+KEPT_MS: Final = 60_000
 _PARTITIONS: Final = """
 SELECT partition_id AS id, sum(rows) AS n FROM system.parts
 WHERE database = currentDatabase() AND table = 'span_inbox' AND active GROUP BY partition_id ORDER BY id
