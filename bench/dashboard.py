@@ -150,6 +150,8 @@ def trace(page: Any, product: Product) -> tuple[float, float]:
 def under_ingest(page: Any, product: Product, factory: BodyFactory, seconds: float) -> tuple[list[float], float]:
     """Pages and filters in turn while spans come in; with the spans a second that were acknowledged."""
     results: list[LoadResult] = []
+    page.goto(product.ui + "/requests")
+    page.wait_for_selector("#showing")
 
     def ingest() -> None:
         rate = SPANS_PER_S / factory.spans_per_body

@@ -59,10 +59,11 @@
   // After the next frame; a tab that is hidden has none.
   const painted = () => new Promise((next) => (document.hidden ? setTimeout(next) : requestAnimationFrame(() => setTimeout(next))));
 
-  async function draw(place, figure, config) {
+  function draw(place, figure, config) {
     const { data, layout } = coloured(JSON.parse(figure), resolver());
     const isNew = !place.on;
-    await window.Plotly.react(place, data, layout, config);
+    // Its promise is not waited for: that of a chart which is taken away meanwhile never ends.
+    window.Plotly.react(place, data, layout, config);
     if (!isNew) return tt.tableAgain(place);
     place.on("plotly_relayout", zoom);
     place.on("plotly_selected", box);
@@ -86,9 +87,9 @@
       own.dataset.waiting = "1";
       line = line.then(tt.charts).then(async () => {
         if (!wanted) return;
-        await draw(own, figure, config);
-        if (wanted) delete own.dataset.waiting;
+        draw(own, figure, config);
         await painted();
+        if (wanted) delete own.dataset.waiting;
       }).catch((error) => console.error(error));
       return () => { wanted = false; };
     }, [figure, themes]);
