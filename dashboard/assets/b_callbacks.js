@@ -69,7 +69,8 @@ window.dash_clientside = window.dash_clientside || {};
     // Both ways in one: controls write the address, an address that changed otherwise (Back, a link) sets the controls.
     // A control that already shows what the address says is left alone, so text being typed stays.
     filter: function (values, search, ids) {
-      if (!ids.every(Boolean)) return [keep(), ids.map(keep)]; // controls that are being taken away
+      // Controls that are being taken away: an answer for them, even of no change, ends all callbacks of the page.
+      if (!ids.every(Boolean)) throw window.dash_clientside.PreventUpdate;
       const address = new URLSearchParams(search || "");
       const triggered = window.dash_clientside.callback_context.triggered.map((one) => one.prop_id);
       if (triggered.includes("url.search")) return [keep(), ids.map((id, index) => shown(address, id.key, values[index]))];
