@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import dash_mantine_components as dmc
 from dash import ALL, MATCH, ClientsideFunction, Input, Output, State, ctx, dcc, html, no_update
+from plotly.io.json import to_json_plotly
 
 from tailtrace.analytics.queries.together import together
 from tailtrace.dashboard.address import Address
@@ -34,6 +35,16 @@ from tailtrace.ingest.tokens import Tokens
 
 _log = logging.getLogger(__name__)
 
+# What a drawing sets.
+_DRAWN: Final = (
+    ("sidebar", "children"),
+    ("range", "children"),
+    ("controls", "children"),
+    ("drawn", "data"),
+    ("looked", "data"),
+    ("body", "tree"),
+    ("body", "children"),
+)
 _THEME: Final = {
     "fontFamily": "var(--tt-font)",
     "fontFamilyMonospace": "var(--tt-mono)",
@@ -50,13 +61,7 @@ def add_router(dash: Any, store: Store, settings: ServerSettings) -> None:
 
     # Sync callbacks would run on the event loop itself, so the queries go to a thread and the callback awaits them.
     @dash.callback(  # type: ignore[untyped-decorator]
-        Output("sidebar", "children"),
-        Output("range", "children"),
-        Output("controls", "children"),
-        Output("drawn", "data"),
-        Output("looked", "data"),
-        Output("body", "tree"),
-        Output("body", "children"),
+        *(Output(*output) for output in _DRAWN),
         Input("url", "pathname"),
         Input("url", "search"),
         Input("tick", "data"),
@@ -93,6 +98,28 @@ def add_router(dash: Any, store: Store, settings: ServerSettings) -> None:
 
     for name, arguments, lazy in _clientside():
         dash.clientside_callback(ClientsideFunction("tailtrace", name), *arguments, prevent_initial_call=lazy)
+
+
+def first_drawing(
+    store: Store,
+    settings: ServerSettings,
+    headers: Mapping[str, str],
+    cookies: Mapping[str, str],
+    pathname: str,
+    search: str,
+    view: str,
+) -> str:
+    """What the drawing callback would answer to a page that has just been opened, as JSON. Call it in a context of its
+    own.
+    """
+    text = text_of_request(headers.get("accept-language", ""), cookies)
+    use_zone(cookies.get(ZONE_COOKIE, ""))
+    use_view(view)
+    use_permission(Tokens(settings), headers, cookies)
+    response: dict[str, dict[str, Any]] = {}
+    for (name, attribute), value in zip(_DRAWN, _draw(store, settings, text, pathname, search, None), strict=True):
+        response.setdefault(name, {})[attribute] = value
+    return str(to_json_plotly({"multi": True, "response": response}))
 
 
 def _draw(
@@ -199,7 +226,7 @@ def _clientside() -> list[tuple[str, tuple[Any, ...], bool]]:
     """Functions of assets/b_callbacks.js: name, dependencies, whether the first call is left out."""
     filters = {"type": "filter", "key": ALL}
     refresh = State({"type": "refresh", "key": ALL}, "value")
-    both = (Output("url", "search"), Output(filters, "value"), Input(filters, "value"), Input("url", "search"))
+    both = (Output("url", "search"), Input(filters, "value"), Input("url", "search"))
     return [
         ("tick", (Output("tick", "data"), Input("clock", "n_intervals"), refresh, State("tick", "data")), True),
         ("filter", (*both, State(filters, "id")), True),

@@ -11,6 +11,10 @@ window.dash_clientside = window.dash_clientside || {};
   const MOMENTS = { since: 1, until: 1, a_since: 1, a_until: 1 }; // "2026-11-30 14:05:00" in the picker, Unix ns or ISO in the address // free text: empty is "", a choice that is not made is null
   const SECONDS = { off: 0, live: 2, "10s": 10, "30s": 30, "1m": 60 };
 
+  const given = {}; // by control: what the address gave it of late
+  const ECHO_MS = 1500;
+  const recent = (key) => (given[key] || []).filter((one) => performance.now() - one.at < ECHO_MS);
+
   // Not now: the last answer is still on its way (a newer question would drop it), text is marked, a menu is open, the pointer is
   // on a chart, or nobody looks at the tab.
   const BUSY = "#body[data-dash-is-loading], .hoverlayer .hovertext, [aria-expanded=true]:not(.tt-fold)";
@@ -67,15 +71,29 @@ window.dash_clientside = window.dash_clientside || {};
     },
 
     // Both ways in one: controls write the address, an address that changed otherwise (Back, a link) sets the controls.
-    // A control that already shows what the address says is left alone, so text being typed stays.
+    // A control that already shows what the address says is left alone, so text being typed stays; and it costs 5 ms each.
     filter: function (values, search, ids) {
       // Controls that are being taken away: an answer for them, even of no change, ends all callbacks of the page.
       if (!ids.every(Boolean)) throw window.dash_clientside.PreventUpdate;
       const address = new URLSearchParams(search || "");
       const triggered = window.dash_clientside.callback_context.triggered.map((one) => one.prop_id);
-      if (triggered.includes("url.search")) return [keep(), ids.map((id, index) => shown(address, id.key, values[index]))];
-      const after = written(address, ids.map((id) => id.key), values);
-      return [after === null ? keep() : after, ids.map(keep)];
+      if (triggered.includes("url.search")) {
+        ids.forEach((id, index) => {
+          const value = shown(address, id.key, values[index]);
+          if (value === keep()) return;
+          given[id.key] = [...recent(id.key), { value: String(value ?? ""), at: performance.now() }];
+          window.dash_clientside.set_props(id, { value });
+        });
+        throw window.dash_clientside.PreventUpdate;
+      }
+      // Only what the reader has changed: a control that waits while one types says late what it was given.
+      const changed = ids.map((id, index) => [id.key, values[index]]).filter(([key, value]) => {
+        const own = triggered.some((one) => one.startsWith("{") && JSON.parse(one.slice(0, one.lastIndexOf("."))).key === key);
+        return own && !recent(key).some((one) => one.value === String(value ?? ""));
+      });
+      const after = written(address, changed.map(([key]) => key), changed.map(([, value]) => value));
+      if (after === null) throw window.dash_clientside.PreventUpdate;
+      return after;
     },
 
     waterfall: function (spec) {

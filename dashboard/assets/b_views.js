@@ -94,8 +94,9 @@
     const headers = new Headers((options && options.headers) || {});
     headers.set("X-Tailtrace-View", id);
     try {
-      let answer = first && (await first.answer);
+      // The chart library is read while the answer is on its way.
       if (first && first.charts) tt.charts().catch(() => undefined);
+      let answer = first && (await first.answer);
       if (!answer || !answer.ok) answer = await original(input, { ...options, headers });
       // An answer to what was asked before the server went away says nothing of now.
       if (answer.status >= 502 || asked > lost) away(answer.status >= 502);
