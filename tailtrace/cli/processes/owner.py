@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import json
 import logging
 import os
@@ -219,14 +220,17 @@ class OwnerProcess:
                 self._status.send("beat")
 
     def warm_up(self) -> None:
-        """Load the compiled code that the jobs need, off the way to the first answer."""
+        """Load the compiled code that the jobs need, off the way to the first answer; what is loaded by then stays."""
 
         def load_now() -> None:
             try:
                 from tailtrace.analytics import warm_up
+
+                warm_up()
             except ImportError:
-                return
-            warm_up()
+                pass
+            gc.collect()
+            gc.freeze()  # else walked again and again, a tenth of a second each, while pages and doors wait
 
         threading.Thread(target=load_now, name="tailtrace-warm-up", daemon=True).start()
 
