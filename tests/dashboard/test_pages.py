@@ -109,6 +109,47 @@ def test_filters_live_in_the_address_and_back_undoes_them(seeded: Store, serve: 
     page.locator("tbody tr", has_text="gateway").first.wait_for()
 
 
+def test_pages_follow_each_other_without_loading_anew(seeded: Store, serve: Serve, page: Any) -> None:
+    """Controls of the page before are taken away each time, which once ended every callback."""
+    page.goto(serve(seeded) + "/requests")
+    page.locator("#showing").wait_for()
+    page.evaluate("window.stays = true")
+    for link, there in (
+        ("/?round=1", ".tt-sentence"),
+        ("/requests?round=2", "#showing"),
+        ("/?round=3", ".tt-sentence"),
+    ):
+        page.evaluate("(link) => window.tailtrace.go(link)", link)
+        page.locator(there).first.wait_for()
+    assert page.evaluate("window.stays")
+
+
+def test_a_control_that_waits_for_typing_does_not_say_again_what_it_was_given(
+    seeded: Store, serve: Serve, page: Any
+) -> None:
+    page.goto(serve(seeded) + "/requests")
+    page.locator("#showing").wait_for()
+    page.evaluate("window.tailtrace.go('/requests?min=1ms')")
+    page.locator("input[value='1ms']").wait_for()
+    page.evaluate("window.tailtrace.go('/requests?order=slowest')")
+    page.wait_for_timeout(1200)  # three times as long as such a control waits
+    assert parse_qs(urlsplit(page.url).query) == {"order": ["slowest"]}
+
+
+def test_an_opened_page_brings_its_first_drawing_with_it(seeded: Store, serve: Serve, page: Any) -> None:
+    page.goto(serve(seeded) + "/requests")
+    page.locator("#showing").wait_for()
+    drawings = [
+        one
+        for one in page.evaluate("performance.getEntriesByType('resource').map((one) => one.name)")
+        if "_dash-update-component" in one
+    ]
+    assert len(drawings) <= 1  # how fresh the data are is asked for after the page
+    html = page.request.get(serve(seeded) + "/requests").text()
+    assert html.count('id="first-drawing"') == 1
+    assert html.index("DashRenderer()") < html.index('id="first-drawing"')
+
+
 def test_a_link_opens_the_same_view_elsewhere(seeded: Store, serve: Serve, page: Any) -> None:
     page.goto(serve(seeded) + "/requests?order=slowest&min=200ms&service=api")
     page.locator("#showing").filter(has_text="21 of 21").wait_for()
