@@ -77,13 +77,12 @@ def _add_pages(server: FastAPI, dash: Any, draw: Callable[..., str]) -> None:
     # Dash builds itself in its first request; done now, no request meets a half-built app (plotly/dash#3971).
     dash._setup_server()
 
-    async def page(request: Request, path: str = "") -> StreamingResponse:
+    async def page(request: Request) -> StreamingResponse:
         """The page's frame at once, and what it shows as soon as it is drawn."""
         view = secrets.token_hex(16)
+        pathname = request.scope["raw_path"].decode("latin-1")  # as the browser's address has it
         search = f"?{request.url.query}" if request.url.query else ""
-        drawing = asyncio.create_task(
-            asyncio.to_thread(draw, request.headers, request.cookies, f"/{path}", search, view)
-        )
+        drawing = asyncio.create_task(asyncio.to_thread(draw, request.headers, request.cookies, pathname, search, view))
         token: Any = set_current_request(request)  # type: ignore[no-untyped-call]
         try:
             language = text_of_request(request.headers.get("accept-language", ""), request.cookies).language

@@ -60,7 +60,7 @@ def test_ids_that_could_be_more_than_ids_are_refused(store: Store, settings: Ser
 
 def test_until_the_first_answer_the_page_has_its_shape(seeded: Store, serve: Serve, page: Any) -> None:
     slow = SlowFirst(seeded)
-    page.goto(serve(slow) + "/requests?service=gateway")
+    page.goto(serve(slow) + "/requests?service=gateway", wait_until="commit")
     page.locator("#body .tt-skeleton i").nth(3).wait_for()
     assert page.locator("#showing").count() == 0
     slow.go.set()

@@ -48,6 +48,15 @@ def stop_all(processes: Sequence[subprocess.Popen[bytes]], wait_s: float) -> Non
             process.wait()
 
 
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """kill -9; gives back when the children that hold the doors have ended as well."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    process.kill()
+    process.wait()
+    for child in children:
+        wait_until(f"end of {child}", lambda child=child: not Path(f"/proc/{child}").exists(), 20)
+
+
 class Part:
     """One process of a fleet, with its log."""
 
@@ -63,12 +72,7 @@ class Part:
             )
 
     def kill(self) -> None:
-        """kill -9, and to the child that holds the doors as well."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        self.process.kill()
-        self.process.wait()
-        for child in children:
-            wait_until(f"end of {child}", lambda child=child: not Path(f"/proc/{child}").exists(), 20)
+        kill(self.process)
 
     def told(self) -> str:
         return self.log.read_text(errors="replace")
@@ -84,6 +88,9 @@ class Server:
         arguments = [sys.executable, "-m", "tailtrace", command, f"--data={data}", *ports, *options]
         with log.open("wb") as output:
             self.process = subprocess.Popen(arguments, stdout=output, stderr=subprocess.STDOUT, cwd=log.parent)
+
+    def kill(self) -> None:
+        kill(self.process)
 
     @property
     def url(self) -> str:

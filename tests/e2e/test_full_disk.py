@@ -103,8 +103,7 @@ def test_a_disk_that_is_full_to_the_last_byte(
     acknowledged += [number for sender in senders for number in sender.finish()]
 
     # Killed, and started on the full disk with a journal that cannot be stored: it comes up and says the same.
-    server.process.kill()
-    server.process.wait()
+    server.kill()
     again = start(disk / "data").wait_ready()
     assert wait_until("a refusal", lambda: refusal(again, acknowledged))[0] == 503
     assert again.get("/readyz")["status"] == "ready"

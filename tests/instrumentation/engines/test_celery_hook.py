@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -31,8 +32,10 @@ def tasks() -> Iterator[Any]:
 
     hook.watch_celery()
     hook.watch_celery()
+    level = logging.getLogger().level
     with start_worker(app, pool="solo", perform_ping_check=False, shutdown_timeout=30):
         yield app.tasks
+    logging.getLogger().setLevel(level)  # a worker sets it to its own
 
 
 def spans_of(call: Any, *arguments: Any) -> tuple[Any, dict[str, Any]]:
