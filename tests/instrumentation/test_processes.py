@@ -217,7 +217,7 @@ def test_a_reload_sends_what_the_former_process_had_and_begins_anew(tmp_path: Pa
 
             def reloaded() -> bool:
                 stamp = next(touches)
-                if stamp % 400 == 0:
+                if stamp % 100 == 0:
                     os.utime(service, (stamp, stamp))
                 return answer() == b"new"
 
