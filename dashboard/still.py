@@ -29,7 +29,8 @@ class Still(Component):
     _valid_wildcard_attributes: list[str] = []
 
     def __init__(self, tree: list[Any]) -> None:
-        self.tree = orjson.dumps(tree).decode()
+        # Dash keeps an element's data- and aria- attributes in a set, in an order that differs between processes.
+        self.tree = orjson.dumps(tree, option=orjson.OPT_SORT_KEYS).decode()
 
 
 class Chart(Component):
