@@ -108,6 +108,7 @@ def test_an_ended_session_leads_to_the_login_and_back(seeded: Store, serve: Serv
     page.get_by_label("Token").fill("open sesame")
     page.keyboard.press("Enter")
     page.locator("#showing").wait_for()
+    page.locator("#fresh *").first.wait_for()  # it is asked for after the page
     page.context.clear_cookies()
     page.evaluate("tailtrace.go('/requests?order=slowest')")
     page.get_by_label("Token").wait_for()
