@@ -6,7 +6,6 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncIterator, Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +21,7 @@ from tailtrace.dashboard.index_page import FIRST_DRAWING, first_drawing_tag, fir
 from tailtrace.dashboard.login import add_login
 from tailtrace.dashboard.mcp import add_mcp
 from tailtrace.dashboard.own_assets import add_assets
-from tailtrace.dashboard.router import add_router, first_drawing
+from tailtrace.dashboard.router import add_router
 from tailtrace.dashboard.security import Guard
 from tailtrace.dashboard.suites import SuiteCache
 from tailtrace.dashboard.text import TAGS, text_of_request
@@ -64,8 +63,7 @@ def create_app(store: Store, settings: ServerSettings, health: Health | None = N
         "add_log_handler": False,
     }
     dash: Any = Dash(__name__, **options)
-    add_router(dash, store, settings)
-    _add_pages(server, dash, partial(first_drawing, store, settings))
+    _add_pages(server, dash, add_router(dash, store, settings))
     server.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=4)
     server.add_middleware(SuiteCache)
     server.add_middleware(Guard, settings=settings, script_hashes=(*dash.csp_hashes(), *first_script_hashes()))

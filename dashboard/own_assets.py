@@ -29,6 +29,8 @@ def add_assets(server: FastAPI) -> None:
 
 
 def _add(server: FastAPI, kind: str, media_type: str) -> None:
+    body = asset(kind)
+
     @server.get(f"/assets/all.{kind}", include_in_schema=False)
     async def whole() -> Response:
-        return Response(asset(kind), media_type=media_type)
+        return Response(body, media_type=media_type)

@@ -53,8 +53,8 @@ _THEME: Final = {
 }
 
 
-def add_router(dash: Any, store: Store, settings: ServerSettings) -> None:
-    """Layout and callbacks of the whole application."""
+def add_router(dash: Any, store: Store, settings: ServerSettings) -> Callable[..., str]:
+    """Layout and callbacks of the whole application; gives `first_drawing` of it."""
     dash.layout = _layout()
     known = parts(settings)
     tokens = Tokens(settings)
@@ -68,10 +68,7 @@ def add_router(dash: Any, store: Store, settings: ServerSettings) -> None:
         State("drawn", "data"),
     )
     async def draw(pathname: str, search: str, tick: Any, drawn: Any) -> Any:
-        text = text_of_request(ctx.headers.get("accept-language", ""), ctx.cookies)
-        use_zone(ctx.cookies.get(ZONE_COOKIE, ""))
-        use_view(ctx.headers.get(HEADER, ""))
-        use_permission(tokens, ctx.headers, ctx.cookies)
+        text = _reader(tokens, ctx.headers, ctx.cookies, ctx.headers.get(HEADER, ""))
         return await asyncio.to_thread(_draw, store, settings, text, pathname or "/", search or "", drawn)
 
     # After the page, so that what it says is not waited for.
@@ -79,9 +76,7 @@ def add_router(dash: Any, store: Store, settings: ServerSettings) -> None:
         Output("fresh", "children"), Input("looked", "data"), prevent_initial_call=True
     )
     async def draw_fresh(looked: int) -> Any:
-        text = text_of_request(ctx.headers.get("accept-language", ""), ctx.cookies)
-        use_zone(ctx.cookies.get(ZONE_COOKIE, ""))
-        use_view(ctx.headers.get(HEADER, ""))
+        text = _reader(tokens, ctx.headers, ctx.cookies, ctx.headers.get(HEADER, ""))
         return await asyncio.to_thread(_fresh, store, text)
 
     @dash.callback(  # type: ignore[untyped-decorator]
@@ -90,19 +85,26 @@ def add_router(dash: Any, store: Store, settings: ServerSettings) -> None:
         State({"type": "later-spec", "name": MATCH}, "id"),
     )
     async def draw_later(spec: dict[str, str], place: dict[str, str]) -> Any:
-        text = text_of_request(ctx.headers.get("accept-language", ""), ctx.cookies)
-        use_zone(ctx.cookies.get(ZONE_COOKIE, ""))
-        use_view(ctx.headers.get(HEADER, ""))
-        use_permission(tokens, ctx.headers, ctx.cookies)
+        text = _reader(tokens, ctx.headers, ctx.cookies, ctx.headers.get(HEADER, ""))
         return await asyncio.to_thread(_later, known, store, text, place["name"], spec)
 
     for name, arguments, lazy in _clientside():
         dash.clientside_callback(ClientsideFunction("tailtrace", name), *arguments, prevent_initial_call=lazy)
+    return partial(first_drawing, store, settings, tokens)
+
+
+def _reader(tokens: Tokens, headers: Mapping[str, str], cookies: Mapping[str, str], view: str) -> Text:
+    """The words of who asks; zone, view and permission hold in this context from now on."""
+    use_zone(cookies.get(ZONE_COOKIE, ""))
+    use_view(view)
+    use_permission(tokens, headers, cookies)
+    return text_of_request(headers.get("accept-language", ""), cookies)
 
 
 def first_drawing(
     store: Store,
     settings: ServerSettings,
+    tokens: Tokens,
     headers: Mapping[str, str],
     cookies: Mapping[str, str],
     pathname: str,
@@ -112,10 +114,7 @@ def first_drawing(
     """What the drawing callback would answer to a page that has just been opened, as JSON. Call it in a context of its
     own.
     """
-    text = text_of_request(headers.get("accept-language", ""), cookies)
-    use_zone(cookies.get(ZONE_COOKIE, ""))
-    use_view(view)
-    use_permission(Tokens(settings), headers, cookies)
+    text = _reader(tokens, headers, cookies, view)
     response: dict[str, dict[str, Any]] = {}
     for (name, attribute), value in zip(_DRAWN, _draw(store, settings, text, pathname, search, None), strict=True):
         response.setdefault(name, {})[attribute] = value

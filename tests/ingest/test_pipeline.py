@@ -295,14 +295,19 @@ def test_a_store_that_stands_still_holds_nobody_up(tmp_path: Path, monkeypatch: 
     assert len(store.bodies) == 5
 
 
-def test_a_start_does_not_wait_for_a_store_that_keeps_failing(tmp_path: Path) -> None:
-    """As on a full disk: pages and answers are wanted there more than anywhere."""
-    store = FakeStore()
-    store.error = "Code: 243. DB::Exception: Cannot reserve 5.05 MiB, not enough space. (NOT_ENOUGH_SPACE)"
+def leave_one_behind(store: FakeStore, tmp_path: Path) -> None:
+    """A journal that ends with one body that this store has refused."""
     before = pipeline_of(store, tmp_path)
     before.start()
     before.submit("traces", b"kept", 1).result(10)
     before.stop(0.1)
+
+
+def test_a_start_does_not_wait_for_a_store_that_keeps_failing(tmp_path: Path) -> None:
+    """As on a full disk: pages and answers are wanted there more than anywhere."""
+    store = FakeStore()
+    store.error = "Code: 243. DB::Exception: Cannot reserve 5.05 MiB, not enough space. (NOT_ENOUGH_SPACE)"
+    leave_one_behind(store, tmp_path)
     pipeline = pipeline_of(store, tmp_path)
     pipeline.start(recovery_wait_s=3600.0)
     assert pipeline.counters()["journal_bodies"] == 1
@@ -315,10 +320,7 @@ def test_a_start_does_not_wait_for_a_store_that_keeps_failing(tmp_path: Path) ->
 def test_a_start_waits_for_what_is_stored_meanwhile(tmp_path: Path) -> None:
     store = FakeStore()
     store.error = "away"
-    before = pipeline_of(store, tmp_path)
-    before.start()
-    before.submit("traces", b"kept", 1).result(10)
-    before.stop(0.1)
+    leave_one_behind(store, tmp_path)
     store.error = None
     pipeline = pipeline_of(store, tmp_path)
     pipeline.start()

@@ -106,6 +106,21 @@ def ask(port: int) -> bool:
         return False
 
 
+def asked_and_ended(server: subprocess.Popen[bytes], port: int) -> int:
+    """How many requests the two workers of a server have answered, until SIGTERM ended it."""
+    try:
+        until(lambda: ask(port), 40)
+        # Four at once, and the service holds its loop for each: a worker that is busy leaves the next to the other.
+        with ThreadPoolExecutor(4) as pool:
+            asked = 1 + sum(pool.map(lambda _: ask(port), range(60)))
+        server.send_signal(signal.SIGTERM)
+        server.wait(20)
+    finally:
+        server.kill()
+        server.wait()
+    return asked
+
+
 def test_uvicorn_workers_each_report_and_sigterm_loses_nothing(tmp_path: Path) -> None:
     (tmp_path / "service.py").write_text(SERVICE)
     with socket.socket() as probe:
@@ -129,16 +144,7 @@ def test_uvicorn_workers_each_report_and_sigterm_loses_nothing(tmp_path: Path) -
             cwd=tmp_path,
             env=environment,
         )
-        try:
-            until(lambda: ask(port), 40)
-            # Four at once, and the service holds its loop for each: a worker that is busy leaves the next to the other.
-            with ThreadPoolExecutor(4) as pool:
-                asked = 1 + sum(pool.map(lambda _: ask(port), range(60)))
-            server.send_signal(signal.SIGTERM)
-            server.wait(20)
-        finally:
-            server.kill()
-            server.wait()
+        asked = asked_and_ended(server, port)
         spans = sink.spans()
     assert [name for _, _, name in spans if name == "GET"] == ["GET"] * asked
     assert len({instance for instance, _, _ in spans}) == 2
@@ -176,15 +182,7 @@ def test_an_app_loaded_before_its_workers_are_forked_reports_from_each(tmp_path:
             [sys.executable, "-c", PRELOADED, str(listening.fileno())],
             cwd=tmp_path, env=environment, pass_fds=[listening.fileno()],
         )  # fmt: skip
-        try:
-            until(lambda: ask(port), 40)
-            with ThreadPoolExecutor(4) as pool:
-                asked = 1 + sum(pool.map(lambda _: ask(port), range(60)))
-            master.send_signal(signal.SIGTERM)
-            master.wait(20)
-        finally:
-            master.kill()
-            master.wait()
+        asked = asked_and_ended(master, port)
         spans = sink.spans()
     names = [name for _, _, name in spans]
     assert (names.count("GET"), names.count("early")) == (asked, 1)
