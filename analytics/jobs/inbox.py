@@ -84,21 +84,32 @@ class NewBlocks:
     next_ms: int | None
 
 
-def new_blocks(
-    store: Store, shards: Sequence[int], since_ms: int, cursor: int, last: int, limit: int
-) -> NewBlocks | None:
-    """Blocks in (cursor, last], at least one and then as many as hold `limit` spans; None when there is none."""
-    rows = store.query(*of_shards(_BLOCKS, shards, since_ms, cursor, last), role="jobs")
-    if not rows:
-        return None
-    taken, spans = 0, 0
-    for row in rows:
-        if taken and spans + int(row["n"]) > limit:
-            break
-        spans += int(row["n"])
-        taken += 1
-    left = rows[taken:]
-    return NewBlocks(int(rows[taken - 1]["block"]), spans, min(int(row["first"]) for row in left) if left else None)
+class WaitingBlocks:
+    """The blocks of some shards that no round has taken yet. Each is counted once: a block that is there stays as it
+    is, and behind a backlog counting anew each round would read all of it."""
+
+    def __init__(self) -> None:
+        self._counted: list[tuple[int, int, int]] = []
+
+    def take(
+        self, store: Store, shards: Sequence[int], since_ms: int, cursor: int, last: int, limit: int
+    ) -> NewBlocks | None:
+        """Blocks in (cursor, last], at least one and then as many as hold `limit` spans; None when there is none."""
+        blocks = [block for block in self._counted if block[0] > cursor]
+        counted = blocks[-1][0] if blocks else cursor
+        rows = store.query(*of_shards(_BLOCKS, shards, since_ms, counted, last), role="jobs")
+        blocks += [(int(row["block"]), int(row["n"]), int(row["first"])) for row in rows]
+        self._counted = blocks
+        if not blocks:
+            return None
+        taken, spans = 0, 0
+        for _, count, _ in blocks:
+            if taken and spans + count > limit:
+                break
+            spans += count
+            taken += 1
+        left = blocks[taken:]
+        return NewBlocks(blocks[taken - 1][0], spans, min(first for _, _, first in left) if left else None)
 
 
 def read_inbox(store: Store, shards: Sequence[int], since_ms: int, low: int, to: int) -> pa.Table:

@@ -81,6 +81,7 @@ class _Worker:
         self._resources = inbox.ResourceCache()
         self._arrivals = ArrivalCounts()
         self._visible = Visible()
+        self._waiting: dict[str, inbox.WaitingBlocks] = {}
         self._left: dict[str, Progress] = {}
         self._seen: dict[str, SeenTraces] = {}
 
@@ -121,7 +122,8 @@ class _Worker:
     def _plan(self, store: Store, state: Progress, shards: Sequence[int], now_ms: int) -> tuple[Claim | None, bool]:
         """The next round, if there is anything to do; and whether it leaves blocks for a further one."""
         last = self._visible.up_to(store, state.since_ms)
-        blocks = inbox.new_blocks(store, shards, state.since_ms, state.cursor, last, ROUND_SPANS)
+        waiting = self._waiting.setdefault(progress.group_name(shards), inbox.WaitingBlocks())
+        blocks = waiting.take(store, shards, state.since_ms, state.cursor, last, ROUND_SPANS)
         if blocks is None:
             idle = state.low == state.cursor
             if idle and (state.cursor == 0 or now_ms - state.upto_ms < IDLE_MS + 1_000):
