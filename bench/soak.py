@@ -1,9 +1,9 @@
-"""Ten minutes of paced load of all signals: does memory, or the number of parts, grow with time?
+"""Ten minutes of paced load of all signals, after five of warm-up: does memory, or the number of parts, grow with time?
 
 Memory of the process tree, active parts, journal and the jobs' lag are read every few seconds. The first third is
-warm-up: caches fill, merges find their pace. Over the rest the slope is Theil and Sen's (the median of all slopes
-between two readings), which a few odd readings cannot move. It fails when memory grew by more than 5 % or parts by
-more than half, over the measured time.
+warm-up: caches fill, merges find their pace, and the first partition of the jobs' inbox is let go. Over the rest the
+slope is Theil and Sen's (the median of all slopes between two readings), which a few odd readings cannot move. It fails
+when memory grew by more than 5 % or parts by more than half, over the measured time.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ async def load(product: Product, seed: int, seconds: float, spans_per_s: float) 
 
 def main() -> None:
     parser = arguments(__doc__ or "")
-    parser.add_argument("--seconds", type=float, default=600.0, help="length of the load")
+    parser.add_argument("--seconds", type=float, default=900.0, help="length of the load, a third of it warm-up")
     parser.add_argument("--spans-per-s", type=float, default=5_000.0)
     options = parser.parse_args()
     seconds = 30.0 if options.quick else options.seconds
