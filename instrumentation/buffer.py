@@ -45,6 +45,8 @@ def weigh(item: Any) -> tuple[int, int]:
     if type(item) is Record:
         stages = len(item.stages)
         tail = 4096 if item.tail is not None else 0
+        if item.content is not None:
+            tail += item.content.size
         return 1 + stages, _RECORD_BYTES + _STAGE_BYTES * stages + _MARK_BYTES * len(item.times) + tail
     return 1, _STAGE_BYTES
 

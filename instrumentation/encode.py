@@ -128,6 +128,9 @@ def request_attributes(record: Record) -> dict[str, Any]:
         attributes["error.type"] = record.error
     if record.attributes:
         attributes.update(record.attributes)
+    if record.content is not None:
+        attributes.update(record.content.attributes())
+        record.content = None
     return attributes
 
 

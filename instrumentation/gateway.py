@@ -81,7 +81,11 @@ class Gateway:
                 # Without a body, and where the server shows that the client has left, there is nothing to see here.
                 if has_body or not answer.sees_client:
                     receive = _Body(record, receive, answer).receive
-                await self._app(inner, receive, answer.send)
+                send = answer.send
+                if active.content is not None and has_body and record.sampled:
+                    gathered = record.content = active.content.gather()
+                    receive, send = gathered.receiving(receive), gathered.sending(send)
+                await self._app(inner, receive, send)
             else:
                 await self._app(inner, receive, send)
         except BaseException as error:

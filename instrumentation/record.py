@@ -65,6 +65,8 @@ class Record:
     streaming: bool | None = None
     # The last few bodies of a stream: the background thread reads the usage from them and drops them.
     tail: Any = None
+    # Prompt and output, where recording them is switched on (content.Gathered).
+    content: Any = None
     # What an engine's hooks know of this request; `close(record, end_ns)` is called once, before it is handed over.
     engine: Any = None
 

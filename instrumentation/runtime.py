@@ -19,6 +19,7 @@ from tailtrace.instrumentation.settings import Settings, read_settings
 from tailtrace.instrumentation.transport import open_transport
 
 if TYPE_CHECKING:
+    from tailtrace.instrumentation.content import Content
     from tailtrace.instrumentation.metrics import MetricsExporter
 
 log = logging.getLogger("tailtrace")
@@ -31,6 +32,8 @@ class Runtime:
         self.settings = settings
         self.sample = settings.sample
         self.region_header = settings.region_header.lower().encode("latin-1", "replace")
+        # Set where prompts and outputs are recorded.
+        self.content = _content(settings) if settings.capture_content else None
         self.known_to_multiprocessing = False
         self._described: dict[str, Any] = {}
         self.resource: dict[str, Any] = {}
@@ -101,6 +104,16 @@ class Runtime:
         self._described.update(attributes)
         self.resource.update(attributes)
         self.exporter.describe(self.resource)
+
+
+def _content(settings: Settings) -> Content:
+    from tailtrace.instrumentation.content import Content
+
+    log.info(
+        "tailtrace: prompts and outputs are recorded, %s",
+        "past the redaction hook" if settings.redact else "as they are: no redaction hook is set",
+    )
+    return Content(settings.content_chars, settings.redact or None)
 
 
 def _uses_cuda() -> bool:

@@ -16,6 +16,8 @@ from urllib.parse import unquote
 log = logging.getLogger("tailtrace")
 
 _MILLISECONDS_FROM = 100.0
+# The last two are what newer conventions write for content of messages; we have spans and no events.
+_TRUE = frozenset({"1", "true", "yes", "on", "span_only", "span_and_event"})
 
 
 def _setting(default: Any, env: tuple[str, ...], text: str) -> Any:
@@ -73,6 +75,17 @@ class Settings:
         ("TAILTRACE_REGION_HEADER",),
         "request header with the client's region (cf-ipcountry), sent as client.region",
     )
+    capture_content: bool = _setting(
+        False,
+        ("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT",),
+        "record prompts and outputs (true, span_only or span_and_event)",
+    )
+    content_chars: int = _setting(
+        4096, ("TAILTRACE_CONTENT_CHARS",), "characters kept of a request's prompts, and of its outputs, newest first"
+    )
+    redact: Any = _setting(  # noqa: RUF009
+        "", ("TAILTRACE_REDACT",), "hook that each recorded text passes: a function, or `module:function`"
+    )
     watch_loop: bool = _setting(
         True, ("TAILTRACE_WATCH_LOOP",), "measure how late the event loop of a wrapped gateway is, and why"
     )
@@ -118,7 +131,7 @@ def _read(name: str, text: str, default: Any) -> Any:
     if isinstance(default, dict):
         return parse_pairs(text)
     if isinstance(default, bool):
-        return text.lower() in {"1", "true", "yes", "on"}
+        return text.lower() in _TRUE
     return _as(name, text, default)
 
 
@@ -132,7 +145,7 @@ def _as(name: str, value: Any, default: Any) -> Any:
         elif isinstance(default, float):
             number = float(value)
         else:
-            return str(value)
+            return value if callable(value) else str(value)
         if not 0 <= number < float("inf"):
             raise ValueError("out of range")
     except (TypeError, ValueError):

@@ -105,10 +105,19 @@ def spans_of(item: Any) -> list[SpanData]:
 
 
 @contextmanager
-def captured(sample: int = 1, seed: int | None = None, **resource: Any) -> Iterator[Callable[[], list[SpanData]]]:
+def captured(
+    sample: int = 1,
+    seed: int | None = None,
+    *,
+    capture_content: bool = False,
+    redact: Callable[[str], str] | str = "",
+    content_chars: int = 4096,
+    **resource: Any,
+) -> Iterator[Callable[[], list[SpanData]]]:
     """Record into memory inside the block; call what it yields for all spans finished so far, in order of their end.
 
-    Nothing is sent and no thread runs. `seed` makes ids repeatable. A running `instrument()` is set aside meanwhile.
+    Nothing is sent and no thread runs. `seed` makes ids repeatable; `capture_content` and the two after it are the
+    settings of those names. A running `instrument()` is set aside meanwhile.
     """
     items: list[Any] = []
     spans: list[SpanData] = []
@@ -119,7 +128,12 @@ def captured(sample: int = 1, seed: int | None = None, **resource: Any) -> Itera
         return spans
 
     former = (runtime.active, record.submit, record.count_loss)
-    running = runtime.Runtime(Settings(sample=sample, service_name="test", resource=resource, watch_loop=False))
+    running = runtime.Runtime(
+        Settings(
+            sample=sample, service_name="test", resource=resource, watch_loop=False,
+            capture_content=capture_content, redact=redact, content_chars=content_chars,
+        )
+    )  # fmt: skip
     runtime.active = running
     record.submit = items.append
     ids.seed(seed)
