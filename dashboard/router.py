@@ -145,7 +145,7 @@ def _draw(
         return (*(stilled(one) for one in frame[:3]), frame[3], looked, *body_of(body, pathname))
     except TailtraceError as error:
         stopped = was_stopped(error)
-        title, reason = ("stopped.title", text("stopped.body")) if stopped else ("failed.title", str(error))
+        title, reason = ("stopped.title", text("stopped.body")) if stopped else ("failed.title", text.said(str(error)))
     except Exception:
         # Dash answers 500 and says nothing; the reader gets a page and the log gets the reason.
         _log.exception("page %s could not be drawn", pathname)
@@ -172,7 +172,7 @@ def _later(known: Mapping[str, Part], store: Store, text: Text, name: str, spec:
     try:
         return stilled(known[name](store, text, spec))
     except TailtraceError as error:
-        return html.P(str(error), className="tt-muted")
+        return html.P(text.said(str(error)), className="tt-muted")
     except Exception:
         _log.exception("%s of %s could not be drawn", name, spec)
         return html.P(text("failed.unexpected"), className="tt-muted")

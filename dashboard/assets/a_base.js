@@ -33,7 +33,9 @@
   };
 
   tt.words = function (template, values) {
-    return template.replace(/\{(\w+)\}/g, (whole, key) => (key in values ? values[key] : whole));
+    return template
+      .replace(/\{(\w+)\|([^|}]*)\|([^}]*)\}/g, (whole, key, one, more) => (String(values[key]) === "1" ? one : more))
+      .replace(/\{(\w+)\}/g, (whole, key) => (key in values ? values[key] : whole));
   };
 
   tt.stageColour = (stage) => (stage ? "var(--stage-" + stage.replace(/[^a-z_]/g, "") + ")" : "var(--span)");

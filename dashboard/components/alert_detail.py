@@ -106,7 +106,7 @@ def _messages(text: Text, alert: Alert) -> Any:
              (text("alert.attempts"), "is-number"), ("", "")]  # fmt: skip
     rows = [
         [text.or_else(f"event.{one.event}", one.event), one.channel, tag(text.or_else(f"sent.{one.state}", one.state)),
-         count(one.attempts), one.error]
+         count(one.attempts), text.said(one.error)]
         for one in alert.messages
     ]  # fmt: skip
     return panel(text("alert.messages"), "", table(heads, rows))

@@ -64,7 +64,7 @@ def _body(text: Text, found: Box) -> Any:
     longest = max((max(one.inside_ns, one.rest_ns) for one in found.stages), default=1) or 1
     values = [
         _pair(
-            [html.Span(text(f"column.{one.name}"), className="tt-muted"), " ", one.value],
+            [html.Span(text(f"column.{one.name}"), className="tt-muted"), " ", text.value(one.name, one.value)],
             one.inside_share, one.rest_share, share(one.inside_share), share(one.rest_share), "var(--p99)",
         )
         for one in found.values

@@ -31,7 +31,7 @@ def _facet(text: Text, address: Address, one: Facet, total: int) -> Any:
     rows = []
     for value in one.values:
         part = value.requests / total if total else 0.0
-        words = text.outcome(value.value) if one.name == "outcome" else value.value
+        words = text.value(one.name, value.value)
         on = value.value == chosen
         rows.append(
             link(

@@ -38,12 +38,19 @@ def percentile_mark(text: Text, one: Percentile | None) -> Any:
         return html.Span(DASH, className="tt-unknown")
     if not one.hollow:
         return html.Span(duration(one.value_ns), title=text("percentile.n", n=count(one.n)))
-    low, high = duration(one.low_ns), duration(one.high_ns)
     return html.Span(
-        [
-            html.Span(f"{low} … {high}" if one.high_ns is not None else text("percentile.at_least", low=low)),
-            html.Small(f"n={count(one.n)}"),
-        ],
+        [html.Span(_interval(text, one)), html.Small(f"n={count(one.n)}")],
         className="tt-hollow",
         title=text("percentile.hollow", n=count(one.n)),
     )
+
+
+def _interval(text: Text, one: Percentile) -> str:
+    """`1.2 s … 2.0 s`, or the side that is known; of too few requests for either, the value itself."""
+    if one.low_ns is None and one.high_ns is None:
+        return duration(one.value_ns)
+    if one.high_ns is None:
+        return text("percentile.at_least", low=duration(one.low_ns))
+    if one.low_ns is None:
+        return text("percentile.at_most", high=duration(one.high_ns))
+    return f"{duration(one.low_ns)} … {duration(one.high_ns)}"

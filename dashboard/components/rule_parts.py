@@ -47,7 +47,9 @@ def rule_parts(settings: ServerSettings) -> dict[str, Callable[[Store, Text, dic
         if not fired:
             return html.P(text("rules.replay.none"), className="tt-muted")
         heads = [(text("regressions.since"), ""), (text("regressions.until"), ""), (text("rules.summary"), "")]
-        return table(heads, [[moment(one.since_unix_ns), moment(one.until_unix_ns), one.summary] for one in fired])
+        return table(
+            heads, [[moment(one.since_unix_ns), moment(one.until_unix_ns), text.said(one.summary)] for one in fired]
+        )
 
     return {"rule_states": states, "rule_replay": past}
 

@@ -9,7 +9,7 @@ from dash import html
 
 from tailtrace.analytics.verdicts.verdict import Evidence, Verdict
 from tailtrace.dashboard.components.page import tag
-from tailtrace.dashboard.format import share
+from tailtrace.dashboard.format import DASH, share
 from tailtrace.dashboard.text import Text
 
 
@@ -18,7 +18,7 @@ def verdict_panel(text: Text, found: Verdict) -> Any:
     unknown = found.cause == "unknown"
     sure = found.confidence == "high" and not unknown
     headline = text("verdict.high" if sure else "verdict.unknown" if unknown else "verdict.maybe",
-                    cause=text.cause(found.cause), reason=found.reason or "–")  # fmt: skip
+                    cause=text.cause(found.cause), reason=text.said(found.reason) or DASH)  # fmt: skip
     return html.Div(
         [
             html.Div(
@@ -31,7 +31,7 @@ def verdict_panel(text: Text, found: Verdict) -> Any:
             ),
             evidence_table(text, found.evidence),
             _others(text, found),
-            html.P(text("verdict.missing", what=", ".join(found.missing)), className="tt-muted")
+            html.P(text("verdict.missing", what=text.listed(found.missing)), className="tt-muted")
             if found.missing
             else None,
         ],
@@ -43,7 +43,7 @@ def verdict_panel(text: Text, found: Verdict) -> Any:
 def _others(text: Text, found: Verdict) -> Any:
     if not found.alternatives:
         return None
-    words = ", ".join(f"{text.cause(one.cause)} ({share(one.share)})" for one in found.alternatives)
+    words = text("list").join(f"{text.cause(one.cause)} ({share(one.share)})" for one in found.alternatives)
     return html.P(text("verdict.alternatives", what=words), className="tt-muted")
 
 
@@ -57,12 +57,12 @@ def evidence_table(text: Text, evidence: Sequence[Evidence]) -> Any:
                 [
                     html.Tr(
                         [
-                            html.Th(one.metric),
+                            html.Th(text.said(one.metric)),
                             html.Td(html.Strong(number(one.value))),
                             html.Td(
                                 "" if one.threshold is None else text("evidence.threshold", value=number(one.threshold))
                             ),
-                            html.Td(one.source, className="tt-muted"),
+                            html.Td(text.said(one.source), className="tt-muted"),
                         ]
                     )
                     for one in evidence

@@ -61,7 +61,7 @@ def _one(store: Store, text: Text, address: Address) -> Any:
     try:
         found = get_alert(store, address.id)
     except NotFound as error:
-        return html.Div([html.H1(text("nav.alerts")), html.P(str(error)), back], className="tt-notice")
+        return html.Div([html.H1(text("nav.alerts")), html.P(text.said(str(error))), back], className="tt-notice")
     return html.Div(
         [
             html.Div([html.H1(text("nav.alerts")), back], className="tt-page-head"),
@@ -90,7 +90,9 @@ def _row(text: Text, one: RecordedEpisode) -> Any:
                     html.Div(
                         [
                             link(
-                                one.summary or one.rule, href=Address(id=one.id).href("/alerts"), className="tt-strong"
+                                text.said(one.summary) or one.rule,
+                                href=Address(id=one.id).href("/alerts"),
+                                className="tt-strong",
                             ),
                             tag(text.or_else(f"alerts.{one.state}", one.state), _KINDS.get(one.state, "")),
                             tag(text("alerts.flapping"), "warn") if one.flapping else None,

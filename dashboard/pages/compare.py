@@ -17,7 +17,7 @@ from tailtrace.dashboard.components.link import link
 from tailtrace.dashboard.components.page import Scope, notice, page_head, panel, scope_of, service_controls, table, tag
 from tailtrace.dashboard.components.request_filters import box
 from tailtrace.dashboard.components.shell import picker
-from tailtrace.dashboard.format import count, duration, moment, share
+from tailtrace.dashboard.format import DASH, count, duration, moment, share
 from tailtrace.dashboard.pages.first_run import first_run
 from tailtrace.dashboard.text import Text
 from tailtrace.ingest.settings import ServerSettings
@@ -89,7 +89,7 @@ def _sides(address: Address, scope: Scope) -> tuple[Selection, Selection]:
 
 def _groups(text: Text, found: Comparison) -> Any:
     def one(name: str, group: Group, common: float) -> list[Any]:
-        said = ", ".join(f"{key}={value}" for key, value in group.filters.items()) or "–"
+        said = ", ".join(f"{key}={value}" for key, value in group.filters.items()) or DASH
         span = f"{moment(group.since_unix_ns)} – {moment(group.until_unix_ns)}"
         return [name, span, said, count(group.n), share(common)]
 
@@ -135,11 +135,11 @@ def _changes(text: Text, address: Address, found: Comparison, shown: PercentileC
 
 
 def _conditions(text: Text, found: Comparison) -> Any:
-    def side(values: Any) -> str:
-        return ", ".join(f"{one.value[:20] or '–'} {share(one.share)}" for one in values[:3])
+    def side(name: str, values: Any) -> str:
+        return text("list").join(f"{text.value(name, one.value)[:20] or DASH} {share(one.share)}" for one in values[:3])
 
     def row(one: Condition) -> list[Any]:
-        return [one.name, side(one.a), side(one.b), share(one.distance)]
+        return [text(f"condition.{one.name}"), side(one.name, one.a), side(one.name, one.b), share(one.distance)]
 
     heads = [(text("compare.condition"), ""), ("A", ""), ("B", ""), (text("compare.distance"), "is-number")]
     body = table(heads, [row(one) for one in found.conditions]) if found.conditions else html.P(text("compare.same"))

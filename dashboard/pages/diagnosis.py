@@ -84,7 +84,11 @@ def _lines(found: Why, step: Step) -> list[LogPattern]:
 
 def _log(text: Text, line: LogPattern) -> Any:
     words = text(
-        "diagnosis.log", count=count(line.n), severity=line.severity, service=line.service, pattern=line.pattern
+        "diagnosis.log",
+        count=count(line.n),
+        severity=text.said(line.severity),
+        service=line.service,
+        pattern=line.pattern,
     )
     if line.trace_id is None:
         return html.P(words, className="tt-muted")
@@ -104,7 +108,7 @@ def _step(text: Text, rank: int, step: Step, lines: list[LogPattern]) -> Any:
                             html.Span(
                                 f"{duration(step.before_ns)} → {duration(step.during_ns)}", className="tt-caption"
                             ),
-                            html.Span(step.note, className="tt-caption") if step.note else None,
+                            html.Span(text.said(step.note), className="tt-caption") if step.note else None,
                         ],
                         className="tt-card-head",
                     ),
@@ -120,12 +124,12 @@ def _step(text: Text, rank: int, step: Step, lines: list[LogPattern]) -> Any:
 
 
 def _cause(text: Text, one: CauseShare) -> Any:
-    stages = ", ".join(text.stage(stage) for stage in one.stages[:4])
+    stages = text("list").join(text.stage(stage) for stage in one.stages[:4])
     return html.Div(
         [
             html.P([text.cause(one.cause), html.Span(f" · {stages} · {duration(one.ns)} · {share(one.share)}",
                     className="tt-muted"),
-                    html.Span(f" · {one.reason}", className="tt-muted") if one.reason else None]),
+                    html.Span(f" · {text.said(one.reason)}", className="tt-muted") if one.reason else None]),
             evidence_table(text, one.evidence),
         ]
     )  # fmt: skip

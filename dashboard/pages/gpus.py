@@ -63,7 +63,7 @@ def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, addr
 
 def _totals(text: Text, idle: GpuIdle) -> Any:
     if not idle.totals:
-        why = ", ".join(idle.missing)
+        why = text.listed(idle.missing)
         return notice(text("gpus.none"), text("gpus.none.hint"), text("verdict.missing", what=why) if why else None)
     heads = [(text("gpus.state"), ""), (text("gpus.cause"), ""), (text("gpus.time"), "is-number"),
              (text("column.share"), "is-number"), ("", "is-share")]  # fmt: skip
@@ -78,7 +78,7 @@ def _totals(text: Text, idle: GpuIdle) -> Any:
         for one, state in zip(idle.totals, shown, strict=True)
     ]  # fmt: skip
     caption = text("gpus.caption", gpus=idle.gpus, cell=duration(idle.cell_ns))
-    missing = html.P(text("verdict.missing", what=", ".join(idle.missing)), className="tt-muted")
+    missing = html.P(text("verdict.missing", what=text.listed(idle.missing)), className="tt-muted")
     return panel(text("gpus.where"), caption, table(heads, rows), missing if idle.missing else None)
 
 
@@ -111,7 +111,10 @@ def _absent(text: Text, counters: Lanes, gpus: bool) -> Any:
     if not counters.absent:
         return None
     rows = [
-        [text(f"lane.{lane}"), reason or text("gpus.absent.unknown" if gpus else "gpus.absent.no_gpu")]
+        [
+            text(f"lane.{lane}"),
+            text.or_else(f"absent.{reason}", reason) or text("gpus.absent.unknown" if gpus else "gpus.absent.no_gpu"),
+        ]
         for lane, reason in counters.absent.items()
     ]
     return panel(text("gpus.absent"), text("gpus.absent.hint"),

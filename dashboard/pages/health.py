@@ -56,7 +56,13 @@ def _losses(text: Text, fresh: Freshness) -> Any:
     heads = [(text("column.service"), ""), (text("health.signal"), ""), (text("health.kind"), ""),
              (text("gpus.reason"), ""), (text("health.count"), number)]  # fmt: skip
     rows = [
-        [one.service or DASH, one.signal, text.or_else(f"loss.{one.kind}", one.kind), one.reason, count(one.count)]
+        [
+            one.service or DASH,
+            text.or_else(f"signal.{one.signal}", one.signal),
+            text.or_else(f"loss.{one.kind}", one.kind),
+            text.or_else(f"lost.{one.reason}", one.reason),
+            count(one.count),
+        ]
         for one in fresh.losses
     ]
     return panel(text("health.losses"), text("fresh.hint"), table(heads, rows))

@@ -89,7 +89,8 @@ def _words(text: Text, one: ServiceOverview) -> list[Any]:
     if tail is None or split is None:
         return [text("sentence.none", n=count(one.requests))]
     if tail.hollow:
-        words = [text("sentence.few", n=count(tail.n), needed="1,000", low=duration(tail.low_ns))]
+        low = "" if tail.low_ns is None else text("sentence.few_above", low=duration(tail.low_ns))
+        words = [text("sentence.few", n=count(tail.n), needed="1,000", low=low)]
     else:
         words = [text("sentence.tail", p99=duration(tail.value_ns))]
     top = largest(split.stages)

@@ -41,7 +41,7 @@ def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, addr
     found, curve = together(calls)
     head = page_head(text, address, _PATH, text("nav.replicas"), scope)
     if not found.replicas:
-        return html.Div([head, notice(text("replicas.none"), found.reason)], className="tt-page")
+        return html.Div([head, notice(text("replicas.none"), text.said(found.reason or ""))], className="tt-page")
     return html.Div(
         [head, html.P(_sentence(text, found), className="tt-sentence"), _table(text, address, found, scope.service),
          _curve(text, curve)],
@@ -93,7 +93,7 @@ def _table(text: Text, address: Address, found: Replicas, service: str) -> Any:
 def _curve(text: Text, curve: BatchCurve) -> Any:
     """Step time against batch: where it bends, a larger batch only buys waiting."""
     if not curve.points:
-        return notice(text("replicas.no_steps"), curve.reason)
+        return notice(text("replicas.no_steps"), text.said(curve.reason or ""))
     layout = plain_layout("curve")
     layout["margin"] = {"l": 58, "r": 58, "t": 6, "b": 38}
     layout["xaxis"] = axis(title={"text": text("replicas.batch"), "font": {"size": 11}}, fixedrange=True)

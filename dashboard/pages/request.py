@@ -35,7 +35,7 @@ def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, addr
         return html.Div(
             [
                 html.H1(text("request.missing")),
-                html.P(str(error)),
+                html.P(text.said(str(error))),
                 html.P(text("request.retention", gb=count(settings.storage_budget_bytes // 1_000_000_000))),
                 link(text("request.back"), href="/requests", className="tt-button"),
             ],
@@ -69,7 +69,7 @@ def _title(text: Text, own: RequestRow) -> Any:
             outcome_mark(text, own.outcome),
             html.Span(own.error_type, className="tt-caption") if own.error_type else None,
             simulated_mark(text) if own.simulated else None,
-            *[html.Span(flag, className="tt-badge", title=text("flag.hint")) for flag in own.flags],
+            *[_flag(text, flag) for flag in own.flags],
             html.Span(moment(own.start_unix_ns), className="tt-caption"),
             html.A("JSON", href=f"/api/v1/requests/{own.trace_id}", className="tt-button is-small", target="_blank"),
             html.A(
@@ -81,6 +81,12 @@ def _title(text: Text, own: RequestRow) -> Any:
         ],
         className="tt-page-head",
     )
+
+
+def _flag(text: Text, name: str) -> Any:
+    """What was missing, repaired or clipped; its own name on hover, as the API has it."""
+    hint = text.or_else(f"flag.{name}.hint", text("flag.hint"))
+    return html.Span(text.or_else(f"flag.{name}", name), className="tt-badge", title=f"{name}: {hint}")
 
 
 def _figures(text: Text, own: RequestRow) -> Any:

@@ -55,7 +55,10 @@ def _server(text: Text, settings: ServerSettings) -> Any:
         (text("settings.token"), token),
         (text("settings.address"), f"{settings.host}:{settings.port}"),
         ("OTLP/HTTP", f"{settings.host}:{settings.otlp_http_port}"),
-        ("OTLP/gRPC", f"{settings.host}:{settings.otlp_grpc_port}" if settings.otlp_grpc_port else "off"),
+        (
+            "OTLP/gRPC",
+            f"{settings.host}:{settings.otlp_grpc_port}" if settings.otlp_grpc_port else text("settings.off"),
+        ),
         (text("health.storage"), byte_count(settings.storage_budget_bytes)),
     ]
     return panel(

@@ -84,7 +84,9 @@ def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, addr
         [
             page_head(text, address, _PATH, text("nav.whatif"), scope),
             html.P(_sentence(text, found), className="tt-sentence"),
-            _predictions(text, found) if found.predictions else notice(text("whatif.none"), found.reason),
+            _predictions(text, found)
+            if found.predictions
+            else notice(text("whatif.none"), text.said(found.reason or "")),
             html.Div([_means(text, found), _ground(text, found)], className="tt-two"),
         ],
         className="tt-page",
@@ -99,7 +101,7 @@ def _sentence(text: Text, found: WhatIf) -> list[Any]:
     if found.stable is False:
         words += [" ", tag(text("whatif.unstable"), "bad")]
     if found.method != "replay":
-        words += [" ", tag(text("whatif.retimed", reason=found.reason or ""), "warn")]
+        words += [" ", tag(text("whatif.retimed", reason=text.said(found.reason or "")), "warn")]
     return words
 
 
@@ -139,13 +141,20 @@ def _ground(text: Text, found: WhatIf) -> Any:
         ("whatif.replicas.count", f"{found.replicas_now} → {found.replicas_then}"),
         ("whatif.load", f"{_load(found.load_now)} → {_load(found.load_then)}"),
         ("whatif.base_error", share(None if found.base_error is None else abs(found.base_error))),
-        ("whatif.fitted", f"{found.fitted_to or DASH} ({count(found.fitted)})"),
+        ("whatif.fitted", _fitted(text, found)),
     )
     return panel(
         text("whatif.ground"), "",
         html.Dl([html.Div([html.Dt(text(key)), html.Dd(value)]) for key, value in facts], className="tt-conditions"),
-        html.Ul([html.Li(one) for one in found.assumptions], className="tt-muted"),
+        html.Ul([html.Li(text.said(one)) for one in found.assumptions], className="tt-muted"),
     )  # fmt: skip
+
+
+def _fitted(text: Text, found: WhatIf) -> str:
+    """`engine steps (1,200)`; a dash where no step times were needed."""
+    if not found.fitted_to:
+        return DASH
+    return f"{text.or_else(f'whatif.fitted.{found.fitted_to}', found.fitted_to)} ({count(found.fitted)})"
 
 
 def _load(value: float | None) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -10,10 +11,14 @@ from typing import Any, Final
 import orjson
 
 from tailtrace.causes import CAUSES
+from tailtrace.dashboard.text.said import translated
 
 LANGUAGES: Final[Mapping[str, str]] = {"en": "English", "zh": "简体中文"}
 TAGS: Final[Mapping[str, str]] = {"en": "en", "zh": "zh-CN"}  # as HTML and browsers name them
 COOKIE: Final = "tailtrace_language"
+_COUNTED: Final = re.compile(r"\{(\w+)\|([^|}]*)\|([^}]*)\}")  # {n|request|requests}: by whether n is 1
+_YES_OR_NO: Final = ("streaming", "cached")
+_YES: Final = {"yes": "true", "no": "false"}
 _CAUSES: Final = {cause.code: cause for cause in CAUSES}
 
 
@@ -26,7 +31,11 @@ class Text:
 
     def __call__(self, key: str, **values: Any) -> str:
         words = self._words[key]
-        return words.format(**values) if values else words
+        if not values:
+            return words
+        if "|" in words:
+            words = _COUNTED.sub(lambda found: found[2] if str(values[found[1]]) == "1" else found[3], words)
+        return words.format(**values)
 
     def stage(self, name: str) -> str:
         """A stage's name for people; the vocabulary's own name is the fallback."""
@@ -51,6 +60,24 @@ class Text:
 
     def outcome(self, name: str) -> str:
         return self._words.get(f"outcome.{name}", name)
+
+    def value(self, attribute: str, value: str) -> str:
+        """A value of an attribute: outcomes, yes and no have words, names stay."""
+        if attribute == "outcome":
+            return self.outcome(value)
+        return self._words.get(f"choice.{_YES.get(value, value)}", value) if attribute in _YES_OR_NO else value
+
+    def said(self, sentence: str) -> str:
+        """What an analysis or an error says; English is its own."""
+        return sentence if self.language == "en" else translated(sentence, self._word)
+
+    def listed(self, sentences: Iterable[str]) -> str:
+        """Several of them, one after the other."""
+        return self("list").join(self.said(one) for one in sentences)
+
+    def _word(self, name: str) -> str:
+        """A stage or a cause by its name; the name itself where it is neither."""
+        return self._words.get(f"stage.{name}") or self.cause(name)
 
 
 @cache

@@ -8,17 +8,19 @@ from string import Formatter
 
 import pytest
 
+from tailtrace.analytics.queries.compare import CONDITIONS
 from tailtrace.dashboard.colours import contrast, ink_on
 from tailtrace.dashboard.format import duration, parse_duration, share
 from tailtrace.dashboard.text import Text, catalogue, text_of_request
 from tailtrace.errors import Rejected
+from tailtrace.instrumentation.sampler.nvml import REASONS
 from tailtrace.stages import STAGES, UNEXPLAINED, UNEXPLAINED_DARK, UNEXPLAINED_LIGHT
 
 ROOM = Path(__file__).resolve().parents[2] / "dashboard"
 
 
 def placeholders(words: str) -> set[str]:
-    return {name for _, name, _, _ in Formatter().parse(words) if name}
+    return {name.split("|")[0] for _, name, _, _ in Formatter().parse(words) if name}
 
 
 def test_both_languages_have_the_same_keys_and_values() -> None:
@@ -54,6 +56,20 @@ def test_the_reader_chooses_the_language() -> None:
 def test_a_missing_key_is_an_error() -> None:
     with pytest.raises(KeyError):
         Text("en")("no.such.key")
+
+
+def test_one_is_no_plural() -> None:
+    said = [Text(language)("overview.requests", n=n) for language in ("en", "zh") for n in ("1", "12")]
+    assert said == ["1 request", "12 requests", "1 个请求", "12 个请求"]
+
+
+def test_flags_reasons_and_conditions_have_words() -> None:
+    rows = (ROOM.parent / "analytics/judge/rows.py").read_text()
+    flags = {*re.findall(r'^        \("(\w+)", ', rows, re.MULTILINE), "engine_negative", "engine_clipped"}
+    assert {"parent_missing", "backfill"} < flags
+    named = {f"flag.{name}" for name in flags} | {f"condition.{name}" for name in CONDITIONS}
+    named |= {f"absent.{reason}" for reason in REASONS.values()}
+    assert named - set(catalogue("en")) == set()
 
 
 def test_durations_read_well() -> None:
