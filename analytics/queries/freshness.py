@@ -12,18 +12,22 @@ from tailtrace.ingest.store import Store
 
 @dataclass(frozen=True, slots=True)
 class ServiceFreshness:
-    """Charts and alerts stop at `complete_until_unix_ns`: later requests may still be on their way."""
+    """Charts and alerts stop at `complete_until_unix_ns`: later requests may still be on their way. Rates are of the
+    last five minutes of the store's data.
+    """
 
     service: str
     newest_unix_ns: str
     lag_p99_ns: int
     complete_until_unix_ns: str | None
+    requests_per_second: float
+    spans_per_second: float
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
     """Spans, points or records that are missing, by kind and reason: of the last 24 h before the newest loss; what
-    clients dropped, since they began.
+    clients dropped, since they began; requests of the last hour in which a span's parent never came.
     """
 
     service: str
@@ -47,14 +51,18 @@ class Freshness:
     orphaned: int
 
 
+_RECENT_NS: Final = 300_000_000_000
 _LAGS: Final = """
 SELECT Service AS service, toUnixTimestamp64Nano(max(End)) AS newest,
-  countIf(NOT has(Flags, 'backfill')) AS n,
+  countIf(Sign = 1 AND NOT has(Flags, 'backfill')) AS n,
   toInt64(quantileExactIf(0.99)(
     greatest(0, toUnixTimestamp64Nano(toDateTime64(ReceivedAt, 9, 'UTC')) - toUnixTimestamp64Nano(End)),
-    NOT has(Flags, 'backfill'))) AS lag
+    Sign = 1 AND NOT has(Flags, 'backfill'))) AS lag,
+  toInt64(sumIf(Sign, End >= fromUnixTimestamp64Nano({recent:Int64}, 'UTC'))) AS requests,
+  toInt64(sumIf(Sign * toInt64(SpanCount), End >= fromUnixTimestamp64Nano({recent:Int64}, 'UTC'))) AS spans,
+  toInt64(sumIf(Sign, hasAny(Flags, ['parent_missing', 'orphans']))) AS orphaned
 FROM requests WHERE End >= fromUnixTimestamp64Nano({since:Int64}, 'UTC')
-  AND Sign = 1 GROUP BY Service ORDER BY Service LIMIT 500
+GROUP BY Service ORDER BY Service LIMIT 500
 """
 _LOSSES: Final = """
 SELECT Service AS service, Signal AS signal, Kind AS kind, Reason AS reason, sum(Count) AS count FROM losses
@@ -71,16 +79,20 @@ def freshness(store: Store) -> Freshness:
     newest_rows = store.query(_NEWEST, role="ui")
     newest = int(newest_rows[0]["newest"]) if newest_rows and newest_rows[0]["n"] else None
     entries = []
+    losses = []
     if newest is not None:
-        for row in store.query(_LAGS, {"since": newest - HOUR_NS}, role="ui"):
+        for row in store.query(_LAGS, {"since": newest - HOUR_NS, "recent": newest - _RECENT_NS}, role="ui"):
             lag = int(row["lag"]) if row["n"] else 0
             complete = watermark - max(FLOOR_NS, lag) if watermark is not None else None
             entries.append(
                 ServiceFreshness(
-                    row["service"], str(int(row["newest"])), lag, str(complete) if complete is not None else None
+                    row["service"], str(int(row["newest"])), lag, str(complete) if complete is not None else None,
+                    1e9 * int(row["requests"]) / _RECENT_NS, 1e9 * int(row["spans"]) / _RECENT_NS,
                 )
-            )
-    losses = [
+            )  # fmt: skip
+            if row["orphaned"] > 0:
+                losses.append(Loss(row["service"], "spans", "orphaned", "parent_missing", int(row["orphaned"])))
+    losses += [
         Loss(row["service"], row["signal"], row["kind"], row["reason"], int(row["count"]))
         for row in store.query(_LOSSES, role="ui")
     ]

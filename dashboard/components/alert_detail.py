@@ -13,6 +13,7 @@ from dash import html
 from tailtrace.analytics.queries.alerts import Alert
 from tailtrace.dashboard.components.link import link
 from tailtrace.dashboard.components.page import panel, table, tag
+from tailtrace.dashboard.components.verdict import kept_verdict
 from tailtrace.dashboard.format import clock, count, duration, share
 from tailtrace.dashboard.text import Text
 
@@ -24,6 +25,7 @@ def alert_detail(text: Text, alert: Alert) -> list[Any]:
     return [
         html.Div([_figures(text, body), _links(text, body)], className="tt-two"),
         _stages(text, stages) if stages else None,
+        _verdicts(text, _list(body, "verdicts")),
         _examples(text, _list(body, "examples")),
         _messages(text, alert),
     ]
@@ -87,6 +89,12 @@ def _stages(text: Text, stages: Sequence[Mapping[str, Any]]) -> Any:
         name = html.Span(text.stage(str(one["stage"])), className="tt-pair-name")
         rows.append(html.Div([name, html.Div(bars, className="tt-pair-bars"), words], className="tt-pair"))
     return panel(text("alert.stages"), text("alert.stages.hint"), *rows)
+
+
+def _verdicts(text: Text, found: Sequence[Mapping[str, Any]]) -> Any:
+    """What the windows of the alert waited for."""
+    told = [kept_verdict(text, one) for one in found if one.get("cause")]
+    return panel(text("alert.causes"), "", *told) if told else None
 
 
 def _examples(text: Text, examples: Sequence[Mapping[str, Any]]) -> Any:

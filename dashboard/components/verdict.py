@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dash import html
@@ -17,8 +17,7 @@ def verdict_panel(text: Text, found: Verdict) -> Any:
     """The cause as a headline only where confidence is high; else it is named as a guess, or as unknown."""
     unknown = found.cause == "unknown"
     sure = found.confidence == "high" and not unknown
-    headline = text("verdict.high" if sure else "verdict.unknown" if unknown else "verdict.maybe",
-                    cause=text.cause(found.cause), reason=text.said(found.reason) or DASH)  # fmt: skip
+    headline = _headline(text, found.cause, sure, found.reason)
     return html.Div(
         [
             html.Div(
@@ -45,6 +44,34 @@ def _others(text: Text, found: Verdict) -> Any:
         return None
     words = text("list").join(f"{text.cause(one.cause)} ({share(one.share)})" for one in found.alternatives)
     return html.P(text("verdict.alternatives", what=words), className="tt-muted")
+
+
+def kept_verdict(text: Text, found: Mapping[str, Any]) -> Any:
+    """A verdict that was kept as JSON, in a message or a window: one line, and its evidence."""
+    cause, confidence = str(found.get("cause", "unknown")), str(found.get("confidence", "low"))
+    sure = confidence == "high" and cause != "unknown"
+    return html.Div(
+        [
+            html.Div(
+                [
+                    html.Span(_headline(text, cause, sure, str(found.get("reason") or ""))),
+                    tag(text("verdict.share", share=share(found.get("share")))),
+                    tag(text.or_else(f"confidence.{confidence}", confidence), "high" if sure else ""),
+                ],
+                className="tt-card-head",
+            ),
+            evidence_table(text, [_evidence(one) for one in found.get("evidence") or () if "value" in one]),
+        ]
+    )
+
+
+def _headline(text: Text, cause: str, sure: bool, reason: str) -> str:
+    key = "verdict.high" if sure else "verdict.unknown" if cause == "unknown" else "verdict.maybe"
+    return text(key, cause=text.cause(cause), reason=text.said(reason) or DASH)
+
+
+def _evidence(one: Mapping[str, Any]) -> Evidence:
+    return Evidence(str(one.get("metric", "")), one["value"], one.get("threshold"), str(one.get("source", "")))
 
 
 def evidence_table(text: Text, evidence: Sequence[Evidence]) -> Any:

@@ -13,7 +13,7 @@ from tailtrace.analytics.queries.storage import Storage, storage
 from tailtrace.analytics.queries.together import together
 from tailtrace.dashboard.address import Address
 from tailtrace.dashboard.components.page import panel, table, tag
-from tailtrace.dashboard.format import DASH, byte_count, count, duration, moment, share
+from tailtrace.dashboard.format import DASH, byte_count, count, duration, moment, rate, share
 from tailtrace.dashboard.text import Text
 from tailtrace.ingest.settings import ServerSettings
 from tailtrace.ingest.store import Store
@@ -37,11 +37,11 @@ def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, addr
 
 def _services(text: Text, fresh: Freshness) -> Any:
     number = "is-number"
-    heads = [(text("column.service"), ""), (text("health.newest"), number), (text("health.lag"), number),
-             (text("health.complete"), number)]  # fmt: skip
+    keys = ("health.requests", "health.spans", "health.newest", "health.lag", "health.complete")
+    heads = [(text("column.service"), ""), *((text(key), number) for key in keys)]
     rows = [
-        [one.service or text("service.unnamed"), moment(one.newest_unix_ns), duration(one.lag_p99_ns),
-         moment(one.complete_until_unix_ns)]
+        [one.service or text("service.unnamed"), rate(one.requests_per_second), rate(one.spans_per_second),
+         moment(one.newest_unix_ns), duration(one.lag_p99_ns), moment(one.complete_until_unix_ns)]
         for one in fresh.services
     ]  # fmt: skip
     caption = text("health.judged", time=moment(fresh.judged_up_to_unix_ns))
@@ -83,6 +83,15 @@ def _storage(text: Text, settings: ServerSettings, stored: Storage) -> Any:
             html.I(style={"width": f"{min(100.0, 100 * part):.1f}%", "background": "var(--accent)"}),
             className="tt-pair-bars", style={"marginBottom": "8px"},
         ),
-        html.P(text("health.retention"), className="tt-muted"),
+        html.P(_retention(text, settings), className="tt-muted"),
         table(heads, rows),
     )  # fmt: skip
+
+
+def _retention(text: Text, settings: ServerSettings) -> str:
+    """What goes when: by room, and by age where one is set."""
+    said = [text("health.retention")]
+    for key, days in (("spans", settings.retention_days), ("requests", settings.derived_retention_days)):
+        if days:
+            said.append(text(f"health.retention.{key}", days=count(days)))
+    return " ".join(said)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from dash import html
 
+from tailtrace.analytics.queries import RequestFilter, RequestList, list_requests
 from tailtrace.analytics.queries.batch_curve import BatchCurve, batch_curve
 from tailtrace.analytics.queries.replicas import ReplicaLoad, Replicas, replicas
 from tailtrace.analytics.queries.selection import select
@@ -16,14 +17,18 @@ from tailtrace.dashboard.components.axes import axis, plain_layout
 from tailtrace.dashboard.components.figures import chart
 from tailtrace.dashboard.components.link import link
 from tailtrace.dashboard.components.page import notice, page_head, panel, scope_of, service_controls, table, tag
-from tailtrace.dashboard.format import DASH, clock, count, duration, rate, share
+from tailtrace.dashboard.components.stage_bar import legend, mini_bar
+from tailtrace.dashboard.format import DASH, clock, count, duration, moment, rate, share
 from tailtrace.dashboard.pages.first_run import first_run
 from tailtrace.dashboard.text import Text
 from tailtrace.ingest.settings import ServerSettings
 from tailtrace.ingest.store import Store
+from tailtrace.stages import NAMES, UNEXPLAINED
 
 _PATH: Final = "/replicas"
 _UNEVEN: Final = 1.2
+_STARTS: Final = 20
+_NAMED_FROM: Final = 0.01
 
 
 def controls(store: Store, text: Text, address: Address) -> Any:
@@ -34,17 +39,23 @@ def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, addr
     scope = scope_of(store, address)
     if scope is None:
         return first_run(text, settings)
+    window = scope.window
+    started = RequestFilter(
+        kind="startup", is_root=None, since_ns=window.since_ns, until_ns=window.until_ns, limit=_STARTS
+    )
     calls: list[Any] = [
-        partial(replicas, store, select(scope.window, scope.service)),
-        partial(batch_curve, store, scope.window, scope.service),
+        partial(replicas, store, select(window, scope.service)),
+        partial(batch_curve, store, window, scope.service),
+        partial(list_requests, store, started),
     ]
-    found, curve = together(calls)
+    found, curve, starts = together(calls)
     head = page_head(text, address, _PATH, text("nav.replicas"), scope)
     if not found.replicas:
-        return html.Div([head, notice(text("replicas.none"), text.said(found.reason or ""))], className="tt-page")
+        none = notice(text("replicas.none"), text.said(found.reason or ""))
+        return html.Div([head, none, _starts(text, starts)], className="tt-page")
     return html.Div(
         [head, html.P(_sentence(text, found), className="tt-sentence"), _table(text, address, found, scope.service),
-         _curve(text, curve)],
+         _curve(text, curve), _starts(text, starts)],
         className="tt-page",
     )  # fmt: skip
 
@@ -88,6 +99,25 @@ def _table(text: Text, address: Address, found: Replicas, service: str) -> Any:
 
     words = [(text(key) if key else "", kind) for key, kind in heads]
     return panel(text("nav.replicas"), text("replicas.hint"), table(words, [row(one) for one in found.replicas]))
+
+
+def _starts(text: Text, found: RequestList) -> Any:
+    """Cold starts in the range: when, how long, and what of it was loading, compiling, warming up."""
+    if not found.requests:
+        return panel(text("replicas.starts"), "", html.P(text("replicas.no_starts"), className="tt-muted"))
+    longest = max(row.duration_ns for row in found.requests) or 1
+    heads = [(text("column.start"), ""), (text("column.service"), ""), (text("column.replica"), ""),
+             (text("column.duration"), "is-number"), (text("column.stages"), "is-stages")]  # fmt: skip
+    rows = [
+        [link(moment(row.start_unix_ns), href=f"/requests/{row.trace_id}?entry={row.span_id}"), row.service,
+         row.replica[:18] or DASH, duration(row.duration_ns),
+         mini_bar(text, row.stages, row.unexplained_ns, row.duration_ns, width=row.duration_ns / longest)]
+        for row in found.requests
+    ]  # fmt: skip
+    present = {part.stage for row in found.requests for part in row.stages if part.share >= _NAMED_FROM}
+    shown = text("showing", shown=count(len(found.requests)), total=count(found.total))
+    key = legend(text, [stage for stage in NAMES if stage in present] + [UNEXPLAINED])
+    return panel(text("replicas.starts"), shown, table(heads, rows), html.Div(key, className="tt-table-foot"))
 
 
 def _curve(text: Text, curve: BatchCurve) -> Any:

@@ -8,11 +8,13 @@ from dash import html
 
 from tailtrace.dashboard.address import Address
 from tailtrace.dashboard.components.attributes import data
-from tailtrace.dashboard.components.page import panel, tag
-from tailtrace.dashboard.format import byte_count, zone_name
+from tailtrace.dashboard.components.page import panel, table, tag
+from tailtrace.dashboard.format import DASH, byte_count, zone_name
+from tailtrace.dashboard.permission import may_write
 from tailtrace.dashboard.text import LANGUAGES, Text
 from tailtrace.ingest.settings import ServerSettings
 from tailtrace.ingest.store import Store
+from tailtrace.ingest.tokens import TokenFile, Tokens, described, tokens_file
 from tailtrace.version import VERSION
 
 _ZONES: Final = ("UTC", "own", "Asia/Shanghai", "Europe/Berlin", "America/New_York", "America/Los_Angeles")
@@ -23,6 +25,7 @@ def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, addr
         [
             html.Div([html.H1(text("nav.settings"))], className="tt-page-head"),
             html.Div([_yours(text), _server(text, settings)], className="tt-two"),
+            _tokens(text, settings) if may_write() else None,
             panel(text("settings.mcp"), "", html.P(text("settings.mcp.hint")), _command(text, settings)),
         ],
         className="tt-page",
@@ -40,16 +43,21 @@ def _yours(text: Text) -> Any:
     languages = [
         html.Button(name, className="tt-button is-small", **data(language=code)) for code, name in LANGUAGES.items()
     ]
+    themes = [
+        html.Button(text(f"settings.theme.{name}"), className="tt-button is-small", **data(theme=name))
+        for name in ("light", "dark", "auto")
+    ]
     return panel(
         text("settings.yours"), text("settings.yours.hint"),
         html.H3(text("language")), html.Div(languages, className="tt-ids"),
         html.H3(text("settings.zone", zone=zone_name())), html.Div(zones, className="tt-ids"),
-        html.H3(text("settings.theme")), html.P(text("settings.theme.hint"), className="tt-muted"),
+        html.H3(text("settings.theme")), html.Div(themes, className="tt-ids"),
     )  # fmt: skip
 
 
 def _server(text: Text, settings: ServerSettings) -> Any:
-    token = tag(text("settings.token.set"), "good") if settings.token else tag(text("settings.token.none"), "warn")
+    asked = Tokens(settings).required()
+    token = tag(text("settings.token.set"), "good") if asked else tag(text("settings.token.none"), "warn")
     facts: list[tuple[str, Any]] = [
         (text("settings.version"), VERSION),
         (text("settings.token"), token),
@@ -68,8 +76,28 @@ def _server(text: Text, settings: ServerSettings) -> Any:
     )  # fmt: skip
 
 
+def _tokens(text: Text, settings: ServerSettings) -> Any:
+    """Who holds one, and how to give or take one back: by command only, so that no page ever shows a secret."""
+    rows = [
+        [said["name"], said["scopes"].replace(",", ", "), said["created"].replace("T", " ")]
+        for said in map(described, TokenFile(tokens_file(settings)).entries())
+    ]
+    if settings.token:
+        rows.insert(0, ["TAILTRACE_TOKEN", "admin", DASH])
+    heads = [(text("form.name"), ""), (text("settings.scopes"), ""), (text("settings.created"), "")]
+    commands = "tailtrace token create NAME --scope read\ntailtrace token revoke NAME"
+    return panel(
+        text("settings.tokens"), "", table(heads, rows) if rows else html.P(text("settings.no_tokens")),
+        html.P(text("settings.tokens.hint"), className="tt-muted"), _copied(text, commands),
+    )  # fmt: skip
+
+
 def _command(text: Text, settings: ServerSettings) -> Any:
     command = f'{{"mcpServers": {{"tailtrace": {{"type": "http", "url": "http://127.0.0.1:{settings.port}/mcp"}}}}}}'
+    return _copied(text, command)
+
+
+def _copied(text: Text, command: str) -> Any:
     return html.Div(
         [html.Pre(command), html.Button(text("copy.short"), className="tt-button is-small", **data(copy=command))],
         className="tt-command",

@@ -141,9 +141,7 @@ def test_a_sentence_keeps_its_values(sentence: str, words: str) -> None:
     assert Text("en").said(sentence) == sentence
 
 
-@pytest.mark.parametrize(
-    "hostile", ["a, " * 330, "{0} {}" * 160, "(" * 999]
-)
+@pytest.mark.parametrize("hostile", ["a, " * 330, "{0} {}" * 160, "(" * 999])
 def test_text_of_strangers_comes_back_as_it_is(hostile: str) -> None:
     assert Text("zh").said(hostile[:1000]) == hostile[:1000]
     assert Text("zh").said(hostile * 10) == hostile * 10

@@ -22,6 +22,22 @@ def test_newest_is_known_before_completeness_is(store: Store) -> None:
     assert [(one.service, one.lag_p99_ns) for one in state.services] == [("api", SECOND)]
 
 
+def test_rates_are_of_the_last_five_minutes(store: Store) -> None:
+    rows = [request(n, duration_ns=SECOND, SpanCount=4, end_ns=T0 - n * SECOND) for n in range(600)]
+    insert_requests(store, rows)
+    (found,) = freshness(store).services
+    assert (found.requests_per_second, found.spans_per_second) == (301 / 300, 4 * 301 / 300)
+
+
+def test_requests_without_a_parent_are_counted_once_though_opened_again(store: Store) -> None:
+    rows = [request(n, duration_ns=SECOND, Flags=["parent_missing"] if n < 3 else []) for n in range(10)]
+    again = [{**row, "Sign": sign, "Revision": revision} for row in rows[:1] for sign, revision in ((-1, 1), (1, 2))]
+    insert_requests(store, [*rows, *again])
+    state = freshness(store)
+    assert state.orphaned == 3
+    assert [(one.service, one.kind, one.reason) for one in state.losses] == [("api", "orphaned", "parent_missing")]
+
+
 def test_losses_are_added_up_by_kind(store: Store) -> None:
     store.command(
         "INSERT INTO losses (Time, Service, Signal, Kind, Reason, Count) VALUES "

@@ -1,0 +1,71 @@
+"""Parts of pages as the server draws them: starts, tokens, losses, intervals without an end."""
+
+from __future__ import annotations
+
+from dash import html
+from page_words import words_of
+from seeding import SECOND, T0, insert_requests, request
+
+from tailtrace.analytics.queries.percentiles import Percentile
+from tailtrace.dashboard.address import Address
+from tailtrace.dashboard.components.marks import percentile_mark
+from tailtrace.dashboard.pages import health, replicas
+from tailtrace.dashboard.pages import settings as settings_page
+from tailtrace.dashboard.text import Text
+from tailtrace.ingest.settings import ServerSettings
+from tailtrace.ingest.store import Store
+from tailtrace.ingest.tokens import TokenFile, tokens_file
+
+ENGLISH = Text("en")
+
+
+def test_starts_of_replicas_are_told(store: Store, settings: ServerSettings) -> None:
+    started = {"Kind": "startup", "IsRoot": False, "Service": "engine", "Replica": "r7", "ModelLoadNs": 40 * SECOND}
+    insert_requests(
+        store,
+        [
+            *(request(n, duration_ns=SECOND, end_ns=T0 - n * SECOND) for n in range(5)),
+            request(900, duration_ns=60 * SECOND, end_ns=T0 - 600 * SECOND, **started),
+        ],
+    )
+    said = list(words_of(replicas.draw(store, settings, ENGLISH, "/replicas", Address())))
+    assert "No replica is known to have run these requests" in said  # and its starts are told all the same
+    assert {"Starts", "r7", "60.0 s"} <= set(said)
+    assert any(words.startswith("model load") for words in said)
+
+
+def test_settings_name_the_tokens_and_never_show_one(store: Store, settings: ServerSettings) -> None:
+    def said() -> str:
+        return " ".join(words_of(settings_page.draw(store, settings, ENGLISH, "/settings", Address())))
+
+    assert "Nobody needs a token" in said()
+    assert "no token: this machine only" in said()
+    secret = TokenFile(tokens_file(settings)).create("grafana", ["read"])
+    assert "a token is needed" in said()
+    assert "grafana read 20" in said()
+    assert secret not in said()
+
+
+def test_health_tells_rates_losses_and_ages(store: Store, settings: ServerSettings) -> None:
+    rows = [request(n, duration_ns=SECOND, end_ns=T0 - n * SECOND, SpanCount=4) for n in range(301)]
+    insert_requests(store, [*rows, request(999, duration_ns=SECOND, end_ns=T0, Flags=["orphans"])])
+    store.command(
+        "INSERT INTO losses (Time, Signal, Kind, Reason, Count) VALUES (now(), 'traces', 'rejected', 'bad_span_id', 3)"
+    )
+    kept = settings.model_copy(update={"retention_days": 7, "derived_retention_days": 90})
+    said = list(words_of(health.draw(store, kept, ENGLISH, "/health", Address())))
+    at = said.index("api")
+    assert said[at + 1 : at + 3] == ["1.0/s", "4.0/s"]
+    assert {"not a span id", "a span's parent never came (requests of the last hour)"} <= set(said)
+    assert any("go after 7 days" in words and "go after 90 days" in words for words in said)
+
+
+def test_an_interval_is_drawn_as_far_as_it_is_known() -> None:
+    def said(low: int | None, high: int | None) -> list[str]:
+        mark = percentile_mark(ENGLISH, Percentile(0.99, 2 * SECOND, low, high, 1, True))
+        return list(words_of(html.Div(mark)))[:2]
+
+    assert said(SECOND, 3 * SECOND) == ["1.00 s … 3.00 s", "n=1"]
+    assert said(SECOND, None) == ["> 1.00 s", "n=1"]
+    assert said(None, 3 * SECOND) == ["< 3.00 s", "n=1"]
+    assert said(None, None) == ["2.00 s", "n=1"]
