@@ -22,7 +22,7 @@ FROM otel_traces_trace_id_ts WHERE TraceId = {trace_id:String}
 _SPANS = """
 WITH (SELECT (min(Start), max(End)) FROM otel_traces_trace_id_ts WHERE TraceId = {trace_id:String}) AS bounds
 SELECT SpanId, ParentSpanId, SpanName, SpanKind, ServiceName, ScopeName, StatusCode, StatusMessage,
-  toUnixTimestamp64Nano(Timestamp) AS StartNs, Duration, SpanAttributes, ResourceAttributes,
+  toUnixTimestamp64Nano(Timestamp) AS StartNs, Duration, ClockFault, SpanAttributes, ResourceAttributes,
   arrayMap(t -> toUnixTimestamp64Nano(t), Events.Timestamp) AS EventTimes, Events.Name AS EventNames,
   Events.Attributes AS EventAttributes, Links.TraceId AS LinkTraces, Links.SpanId AS LinkSpans
 FROM otel_traces
@@ -96,7 +96,7 @@ def read_trace(store: Store, trace_id: str, *, limit: int = MAX_SPANS) -> list[S
 def span_of_row(trace_id: str, row: Mapping[str, Any]) -> Span:
     """A row of `otel_traces`, as selected by `read_trace`, as a Span."""
     duration = int(row["Duration"])
-    fault = duration >= CLOCK_FAULT_DURATION_NS
+    fault = bool(row["ClockFault"]) or duration >= CLOCK_FAULT_DURATION_NS
     start = int(row["StartNs"])
     return Span(
         trace_id=trace_id,

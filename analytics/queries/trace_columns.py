@@ -5,44 +5,41 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailtrace.analytics.engines import notes
 from tailtrace.analytics.judge import judge_batch
-from tailtrace.analytics.judge.batch import Batch, Resources, from_inbox
+from tailtrace.analytics.judge.attributes import Attributes
+from tailtrace.analytics.judge.batch import Batch, Resources, from_inbox, span_ids
 from tailtrace.analytics.judge.judge import JudgedBatch
 from tailtrace.analytics.trace import CLOCK_FAULT_DURATION_NS, MAX_SPANS, trace_bounds
 from tailtrace.ingest.store import Store
 
 _OF_TRACE: Final = """FROM otel_traces
-  WHERE otel_traces.TraceId = {trace_id:String}
-    AND Timestamp >= fromUnixTimestamp64Nano({start:Int64}) AND Timestamp <= fromUnixTimestamp64Nano({end:Int64})
+  PREWHERE otel_traces.TraceId = {trace_id:String}
+  WHERE Timestamp >= fromUnixTimestamp64Nano({start:Int64}) AND Timestamp <= fromUnixTimestamp64Nano({end:Int64})
     AND toStartOfMinute(Timestamp) >= toStartOfMinute(fromUnixTimestamp64Nano({start:Int64}))
     AND toStartOfMinute(Timestamp) <= toStartOfMinute(fromUnixTimestamp64Nano({end:Int64}))"""
 _HASH: Final = "cityHash64(mapKeys(ResourceAttributes), mapValues(ResourceAttributes))"
 
-# The columns of the inbox, from the stored spans; those that the judge does not need follow. Of spans of one id the
-# earliest and then the longest stands for all, as in the judge. One level and no notes: planning this takes longer than
-# reading ten spans.
+# As stored: planning a column made from others takes the engine longer than making it here, and planning takes longer
+# than reading ten spans.
 _SPANS: Final = f"""
-SELECT toFixedString(substring(unhex(otel_traces.TraceId), 1, 16), 16) AS TraceId,
-  reinterpretAsUInt64(reverse(unhex(otel_traces.SpanId))) AS SpanId,
-  reinterpretAsUInt64(reverse(unhex(otel_traces.ParentSpanId))) AS ParentSpanId,
-  toUnixTimestamp64Nano(Timestamp) AS StartNs, if(ClockFault, 0, Duration) AS DurationNs,
-  Duration >= {{fault:UInt64}} AS ClockFault, SpanKind AS Kind, ServiceName AS Service, SpanName AS Name,
-  ScopeName AS Scope, StatusCode AS Status, SpanAttributes['tailtrace.stage'] AS Stage,
-  SpanAttributes['tailtrace.stage_name'] AS StageName, SpanAttributes['tailtrace.blocking'] != 'false' AS Blocking,
-  {_HASH} AS Resource, true AS HasAttributes, SpanAttributes AS Attributes,
-  otel_traces.SpanId AS Id, otel_traces.ParentSpanId AS Parent, if(StageName != '', StageName, SpanName) AS Shown,
-  ResourceAttributes['tailtrace.simulated'] = 'true' AS Simulated, {notes.any_sql("otel_traces")} AS Noted
+SELECT SpanId AS Id, ParentSpanId AS Parent, Timestamp, Duration, ClockFault AS Fault, SpanKind AS Kind,
+  ServiceName AS Service, SpanName AS Name, ScopeName AS Scope, StatusCode AS Status, SpanAttributes AS Attributes,
+  {_HASH} AS Resource, ResourceAttributes['tailtrace.simulated'] = 'true' AS Simulated,
+  {notes.any_sql("otel_traces")} AS Noted
 {_OF_TRACE}
-ORDER BY StartNs, Id, DurationNs DESC, Parent LIMIT 1 BY Id LIMIT {{limit:UInt64}}"""
+ORDER BY Timestamp LIMIT {{limit:UInt64}}"""
 _NOTED_SPANS: Final = _SPANS.replace(
     "SpanAttributes AS Attributes",
     f"mapConcat(SpanAttributes, CAST({notes.sql('otel_traces')}, 'Map(LowCardinality(String), String)')) AS Attributes",
 )
 _RESOURCES: Final = f"SELECT {_HASH} AS Hash, any(ResourceAttributes) AS Attributes {_OF_TRACE} GROUP BY Hash"
+# The statement says itself what is read first, and by which key.
+_UNPLANNED: Final = {"query_plan_enable_optimizations": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,19 +79,47 @@ def trace_columns(
     bounds = trace_bounds(store, trace_id)
     if bounds is None:
         return None
-    parameters = {
-        "trace_id": trace_id,
-        "start": bounds[0],
-        "end": bounds[1],
-        "limit": limit,
-        "fault": CLOCK_FAULT_DURATION_NS,
-    }
-    table = store.query_arrow(_SPANS, parameters, role="ui")
-    if not table.num_rows:
+    parameters = {"trace_id": trace_id, "start": bounds[0], "end": bounds[1], "limit": limit}
+    rows = store.query_arrow(_SPANS, parameters, role="ui", settings=_UNPLANNED)
+    if not rows.num_rows:
         return None
-    if table["Noted"].to_numpy().any():
-        table = store.query_arrow(_NOTED_SPANS, parameters, role="ui")
+    if rows["Noted"].to_numpy().any():
+        rows = store.query_arrow(_NOTED_SPANS, parameters, role="ui", settings=_UNPLANNED)
     known: Resources = {}
     if resources:
         known = {int(row["Hash"]): row["Attributes"] for row in store.query(_RESOURCES, parameters, role="ui")}
+    table = _inbox(rows, trace_id)
     return TraceColumns(table, judge_batch(from_inbox(table), known))
+
+
+def _inbox(rows: pa.Table, trace_id: str) -> pa.Table:
+    """Stored spans of one trace with the columns of the inbox, and those that pages show. Of spans of one id the
+    earliest and then the longest stands for all, as in the judge.
+    """
+    ids, parents = span_ids(rows["Id"]), span_ids(rows["Parent"])
+    faults = rows["Fault"].to_numpy().astype(np.bool_) | (rows["Duration"].to_numpy() >= CLOCK_FAULT_DURATION_NS)
+    durations = np.where(faults, np.uint64(0), rows["Duration"].to_numpy().astype(np.uint64))
+    starts = rows["Timestamp"].cast(pa.int64()).to_numpy()
+    order = np.lexsort((parents, ~durations, ids, starts))
+    first = np.sort(np.unique(ids[order], return_index=True)[1])
+    order = order[first]
+    rows = rows.take(pa.array(order)).combine_chunks()
+    attributes = Attributes(rows["Attributes"].combine_chunks())
+    count = len(order)
+    stage_names = attributes.text("tailtrace.stage_name")
+    made = {
+        "TraceId": pa.array([bytes.fromhex(trace_id)[:16].rjust(16, b"\0")] * count, pa.binary(16)),
+        "SpanId": ids[order],
+        "ParentSpanId": parents[order],
+        "StartNs": starts[order],
+        "DurationNs": durations[order],
+        "ClockFault": faults[order],
+        "Stage": attributes.text("tailtrace.stage"),
+        "StageName": stage_names,
+        "Blocking": ~attributes.equals("tailtrace.blocking", "false"),
+        "HasAttributes": np.ones(count, np.bool_),
+        "Shown": pc.if_else(pc.equal(stage_names, ""), rows["Name"], stage_names),
+    }
+    for name, column in made.items():
+        rows = rows.append_column(name, column if isinstance(column, pa.Array | pa.ChunkedArray) else pa.array(column))
+    return rows

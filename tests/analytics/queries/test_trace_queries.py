@@ -87,6 +87,28 @@ def same_as_span_by_span(store: Store, trace: str) -> None:
         ]
 
 
+def test_a_request_that_ends_before_it_begins_has_its_flag_before_it_is_judged(store: Store, tmp_path: Path) -> None:
+    insert_traces(
+        store, tmp_path, [encode_traces({"service.name": "gateway"}, [span(1, 0, "POST", 9, 3, kind=2)])], "f"
+    )
+    same_as_span_by_span(store, TRACE)
+    assert "clock_fault" in get_request(store, TRACE).requests[0].flags
+
+
+@pytest.mark.parametrize("ids", [("a", "b"), ("0123 56789abcdef", "                "), ("x" * 16, "00000000000000FF")])
+def test_ids_that_are_no_sixteen_digits_still_tell_spans_apart(store: Store, ids: tuple[str, str]) -> None:
+    """As the Collector's exporter could write them."""
+    for own, parent in ((ids[0], ""), (ids[1], ids[0])):
+        store.command(
+            "INSERT INTO otel_traces (Timestamp, TraceId, SpanId, ParentSpanId, SpanKind, ServiceName, Duration) "
+            "SELECT fromUnixTimestamp64Nano({t:Int64}, 'UTC'), {trace:String}, {own:String}, {parent:String}, "
+            "'Server', 'api', 5",
+            {"t": T0, "trace": TRACE, "own": own, "parent": parent},
+        )
+    fall = waterfall(store, TRACE)
+    assert (fall.total, fall.depths) == (2, [0, 1])
+
+
 @pytest.mark.parametrize("recording", ENGINES, ids=lambda path: path.stem)
 def test_columns_say_what_spans_say(store: Store, tmp_path: Path, recording: Path) -> None:
     """Engines whose words are in events, links and the resource among them."""
