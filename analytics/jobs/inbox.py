@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tailtrace.analytics.engines import notes
 from tailtrace.analytics.jobs.progress import SHARDS
@@ -16,6 +17,7 @@ from tailtrace.ingest.store import Store
 # An insert shows its rows only when it is done. None takes longer than this: later blocks hold no older receive times.
 IN_FLIGHT_MS: Final = 120_000
 MAX_TRACES_A_READ: Final = 5_000
+MAX_KEPT_BYTES: Final = 64 << 20
 ARROW: Final[Mapping[str, Any]] = {"output_format_arrow_low_cardinality_as_dictionary": 1}
 
 # A part's name ends in its first block, its last and its level. By it, parts of other blocks are left out before
@@ -115,6 +117,17 @@ class WaitingBlocks:
 def read_inbox(store: Store, shards: Sequence[int], since_ms: int, low: int, to: int) -> pa.Table:
     """The spans of blocks in (low, to]."""
     return store.query_arrow(*of_shards(SPANS, shards, since_ms, low, to), role="jobs", settings=ARROW)
+
+
+def after_block(table: pa.Table, block: int) -> pa.Table | None:
+    """A copy of the spans of later blocks; None where they are too many to be kept in memory."""
+    if table.num_rows == 0:
+        return table
+    later = table.filter(pc.greater(table["Block"], block))
+    if later.nbytes > MAX_KEPT_BYTES:
+        return None
+    # Chunks that have become empty would gather.
+    return pa.Table.from_batches([batch for batch in later.to_batches() if batch.num_rows], later.schema)
 
 
 def of_shards(sql: str, shards: Sequence[int], since_ms: int, low: int, to: int) -> tuple[str, dict[str, Any]]:

@@ -83,6 +83,7 @@ class _Worker:
         self._visible = Visible()
         self._waiting: dict[str, inbox.WaitingBlocks] = {}
         self._left: dict[str, Progress] = {}
+        self._open: dict[str, tuple[Progress, pa.Table | None]] = {}
         self._seen: dict[str, SeenTraces] = {}
 
     def run(self, store: Store, now_ms: int | None) -> JobReport:
@@ -104,7 +105,7 @@ class _Worker:
                 self._left[name] = state
                 return JobReport()
             claim = progress.claim(store, shards, state, wanted)
-        table = inbox.read_inbox(store, shards, state.since_ms, state.low, claim.to)
+        table = self._spans(store, state, shards, claim.to)
         grouping = group_rows(table["TraceId"].combine_chunks()) if table.num_rows else _NOTHING
         arrived = _arrived(table, grouping)
         traces = _names(grouping.ids)
@@ -117,7 +118,17 @@ class _Worker:
         progress.advance(store, shards, after)
         self._seen[name].add(traces[decision.judge], claim.now_ms)
         self._left[name] = after
+        self._open[name] = after, inbox.after_block(table, after.low)
         return JobReport(table.num_rows, report.traces, report.rows, report.reopened, behind)
+
+    def _spans(self, store: Store, state: Progress, shards: list[int], to: int) -> pa.Table:
+        """The spans of blocks in (low, to]. Those up to the cursor lay open when the round before ended: if that was
+        ours, they are still in hand."""
+        left, known = self._open.pop(progress.group_name(shards), (None, None))
+        if known is None or left != state:
+            return inbox.read_inbox(store, shards, state.since_ms, state.low, to)
+        new = inbox.read_inbox(store, shards, state.since_ms, state.cursor, to)
+        return pa.concat_tables([table for table in (known, new) if table.num_rows] or [new])
 
     def _plan(self, store: Store, state: Progress, shards: Sequence[int], now_ms: int) -> tuple[Claim | None, bool]:
         """The next round, if there is anything to do; and whether it leaves blocks for a further one."""

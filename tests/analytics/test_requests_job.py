@@ -12,7 +12,7 @@ import pytest
 
 from tailtrace import stages
 from tailtrace.analytics.freshness import complete_until, watermark_ns
-from tailtrace.analytics.jobs import progress
+from tailtrace.analytics.jobs import inbox, progress
 from tailtrace.analytics.jobs import requests as job
 from tailtrace.analytics.jobs.requests import run_requests
 from tailtrace.analytics.jobs.trim import trim_inbox
@@ -76,6 +76,31 @@ def test_a_settled_trace_is_judged_and_an_unsettled_one_waits(store: Store, tmp_
     [row] = rows(store)
     assert (row["Service"], row["AuthNs"], row["QueueNs"], row["UnexplainedNs"]) == ("api", 10 * MS, 30 * MS, 60 * MS)
     assert run(store, 3_000).rows == 0
+
+
+def test_what_lay_open_is_kept_for_the_next_round_and_no_other(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of unlike traces, some split over rounds, are the same whether a worker remembers or reads anew."""
+    asked: list[int] = []
+    read = inbox.read_inbox
+
+    def reading(store: Store, shards: Any, since_ms: int, low: int, to: int) -> Any:
+        asked.append(low)
+        return read(store, shards, since_ms, low, to)
+
+    monkeypatch.setattr(inbox, "read_inbox", reading)
+    feed(store, tmp_path, [*request(1), request(2)[0]])
+    assert run(store).rows == 0
+    lay_open = progress.load(store, [0])[0][0]
+    feed(store, tmp_path, [*request(2)[1:], *request(3, service="other")])
+    assert run(store).rows == 0
+    assert asked == [0, lay_open.cursor]
+    job._WORKERS.pop(store)
+    assert run(store, 3_000).rows == 3
+    assert asked[2:] == [lay_open.low]
+    assert [row["SpanCount"] for row in rows(store)] == [3, 3, 3]
+    assert_rollups_agree(store)
 
 
 def test_a_rootless_trace_waits_ten_seconds_and_its_root_heals_it(store: Store, tmp_path: Path) -> None:
