@@ -1,6 +1,6 @@
 """The dashboard as a reader meets it: a real browser against a running product, times from the browser's own clock.
 
-    overview_cold_ms          a browser that has nothing cached, until the first chart is painted
+    overview_cold_ms          a browser that has nothing cached, until all charts of the overview are painted
     filter_ms                 another filter on the list of requests, until its answer and its chart are drawn
     trace20k_paint_ms         a trace of 20,000 spans, scripts cached, until its first rows are drawn
     trace20k_click_ms         a click on a row, until the span's attributes are there
@@ -57,7 +57,7 @@ async ([act, done, limit]) => {
   const answered = () => performance.getEntriesByType("resource").some(
     (one) => one.name.includes("_dash-update-component") && one.startTime >= start && one.responseEnd > 0);
   const holds = {
-    chart: () => document.querySelector(".js-plotly-plot .main-svg"),
+    charts: () => document.querySelector(".tt-graph svg") && !document.querySelector("#body [data-waiting]"),
     drawn: () => answered() && !document.querySelector("#body[data-dash-is-loading], #body [data-waiting]"),
     rows: () => document.querySelector(".tt-row"),
     listed: () => [...document.querySelectorAll("tbody tr")].some((row) => row.innerText.trim().length > 20),
@@ -120,8 +120,8 @@ def fill(product: Product, factory: BodyFactory, requests: int) -> None:
     raise RuntimeError("the requests that were sent did not become queryable in 120 s")
 
 
-def cold(browser: Any, address: str, done: str = "chart") -> float:
-    """A page in a browser profile of its own: the overview until its first chart, a list until its rows."""
+def cold(browser: Any, address: str, done: str = "charts") -> float:
+    """A page in a browser profile of its own: the overview until its charts, a list until its rows."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     page.goto(address, wait_until="commit")

@@ -34,18 +34,23 @@ class Still(Component):
 
 
 class Chart(Component):
-    """A figure of Plotly as JSON (see assets/c_chart.js), `height` pixels high; `key` tells it from its neighbours."""
+    """A figure of Plotly as JSON (see assets/c_chart.js), `height` pixels high; `key` tells it from its neighbours.
+    Figures `over_time` have bars, lines or a heatmap over one axis of time, and need no Plotly.
+    """
 
     _namespace = "tailtrace"
     _type = "Chart"
-    _prop_names: list[str] = ["figure", "config", "height", "key"]
+    _prop_names: list[str] = ["figure", "config", "height", "key", "over_time"]
     _valid_wildcard_attributes: list[str] = []
 
-    def __init__(self, figure: dict[str, Any], config: dict[str, Any], height: int, key: str) -> None:
+    def __init__(
+        self, figure: dict[str, Any], config: dict[str, Any], height: int, key: str, over_time: bool = False
+    ) -> None:
         self.figure = orjson.dumps(figure).decode()
         self.config = config
         self.height = height
         self.key = key
+        self.over_time = over_time
 
 
 class SavedViews(Component):

@@ -17,7 +17,7 @@ window.dash_clientside = window.dash_clientside || {};
 
   // Not now: the last answer is still on its way (a newer question would drop it), text is marked, a menu is open, the pointer is
   // on a chart, or nobody looks at the tab.
-  const BUSY = "#body[data-dash-is-loading], .hoverlayer .hovertext, [aria-expanded=true]:not(.tt-fold)";
+  const BUSY = "#body[data-dash-is-loading], .hoverlayer .hovertext, .tt-tip:not([hidden]), [aria-expanded=true]:not(.tt-fold)";
   function busy() {
     return document.hidden || String(window.getSelection()) !== "" || document.querySelector(BUSY) !== null;
   }

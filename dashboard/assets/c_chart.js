@@ -1,4 +1,4 @@
-// A chart: a figure of Plotly as JSON, in the colours of the theme. What is done to it goes to the address.
+// A chart: a figure of Plotly as JSON, drawn by c_time_chart.js or by Plotly in the colours of the theme. What is done to it goes to the address.
 (function (tt) {
   "use strict";
 
@@ -32,28 +32,27 @@
     tt.go(window.location.pathname + "?" + address.toString());
   }
 
+  // A range of time was dragged, in the reader's zone.
+  tt.zoomTo = (since, until) => go({ since: tt.addressTime(since), until: tt.addressTime(until), range: null });
+
   function zoom(layout) {
-    if (!layout["xaxis.range[0]"]) return;
-    go({ since: tt.addressTime(layout["xaxis.range[0]"]), until: tt.addressTime(layout["xaxis.range[1]"]), range: null });
+    if (layout["xaxis.range[0]"]) tt.zoomTo(layout["xaxis.range[0]"], layout["xaxis.range[1]"]);
   }
 
-  // A box dragged on the heatmap: since, until, low, high in ns.
-  function box(selected) {
-    const range = selected && selected.range;
-    if (!range || !range.x || !range.y) return;
-    const times = range.x.map((time) => BigInt(Date.parse(tt.addressTime(time))) * 1000000n);
-    const sizes = range.y.map((ms) => Math.max(0, Math.round(ms * 1e6)));
-    const sorted = (pair) => (pair[0] <= pair[1] ? pair : [pair[1], pair[0]]);
-    go({ box: [...sorted(times), ...sorted(sizes)].join(",") });
-  }
+  // A box was dragged on the heatmap, times in the reader's zone and ms: since, until, low, high in ns.
+  tt.markBox = function (times, sizes) {
+    const bounds = times.map((time) => BigInt(Date.parse(tt.addressTime(time))) * 1000000n);
+    go({ box: [...bounds, ...sizes.map((ms) => Math.max(0, Math.round(ms * 1e6)))].join(",") });
+  };
 
   // A cell of the heatmap, or any other point that holds where it leads.
-  function point(clicked) {
-    const target = clicked.points && clicked.points[0] && clicked.points[0].customdata;
+  tt.openPoint = function (target) {
     if (typeof target !== "string") return;
     if (/^[0-9a-f]{32}$/.test(target)) tt.go("/requests/" + target);
     else if (target.startsWith("/") && !target.startsWith("//")) tt.go(target);
-  }
+  };
+
+  const point = (clicked) => tt.openPoint(clicked.points && clicked.points[0] && clicked.points[0].customdata);
 
   let line = Promise.resolve();
   // After the next frame; a tab that is hidden has none.
@@ -66,12 +65,22 @@
     window.Plotly.react(place, data, layout, config);
     if (!isNew) return tt.tableAgain(place);
     place.on("plotly_relayout", zoom);
-    place.on("plotly_selected", box);
     place.on("plotly_click", point);
     return undefined;
   }
 
-  tt.Chart = function ({ figure, config, height }) {
+  function TimeChart({ figure, height }) {
+    const { createElement, useLayoutEffect, useRef } = window.React;
+    const place = useRef(null);
+    useLayoutEffect(() => void tt.timeChart(place.current, JSON.parse(figure), height), [figure, height]);
+    useLayoutEffect(() => {
+      const own = place.current;
+      return () => tt.timeChartGone(own);
+    }, []);
+    return createElement("div", { ref: place, className: "tt-graph is-time", "data-waiting": "1", style: { height } });
+  }
+
+  function PlotlyChart({ figure, config, height }) {
     const { createElement, useEffect, useLayoutEffect, useRef, useState } = window.React;
     const place = useRef(null);
     const [themes, setThemes] = useState(0);
@@ -98,5 +107,7 @@
       return () => window.Plotly && window.Plotly.purge(own);
     }, []);
     return createElement("div", { ref: place, className: "tt-graph", style: { height } });
-  };
+  }
+
+  tt.Chart = ({ over_time: overTime, ...chart }) => window.React.createElement(overTime ? TimeChart : PlotlyChart, chart);
 })(window.tailtrace);

@@ -32,7 +32,7 @@
     const open = panel.querySelector(".tt-chart-table");
     button.setAttribute("aria-expanded", String(!open));
     if (open) return open.remove();
-    const plot = panel.querySelector(".js-plotly-plot");
+    const plot = panel.querySelector(".tt-graph");
     if (plot && plot.data) panel.append(table(plot));
   };
 

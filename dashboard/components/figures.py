@@ -34,13 +34,20 @@ _NAMES: Final = ("P50", "P95", "P99")
 
 
 def chart(
-    name: str, title: str, caption: Any, figure: dict[str, Any], *extra: Any, wide: bool = False, height: int = 190
+    name: str,
+    title: str,
+    caption: Any,
+    figure: dict[str, Any],
+    *extra: Any,
+    wide: bool = False,
+    height: int = 190,
+    over_time: bool = False,
 ) -> Any:
-    """A panel with a chart in it, which the browser colours and draws."""
+    """A panel with a chart in it, which the browser colours and draws; see `Chart`."""
     return html.Section(
         [
             html.Div([html.H2(title), html.Span(caption, className="tt-caption")], className="tt-panel-head"),
-            Chart(figure, CONFIG, height, name),
+            Chart(figure, CONFIG, height, name, over_time),
             html.Button("⊞", className="tt-plain tt-as-table", **data_of(as_table=name), **aria(label=f"⊞ {title}")),
             *extra,
         ],

@@ -27,7 +27,7 @@ _NS_A_MS: Final = 1e6
 def heatmap_panel(
     text: Text, data: Heatmap, box: tuple[int, int, int, int] | None = None, deploys: Sequence[RecordedMarker] = ()
 ) -> Any:
-    """The panel; a drag marks a box (see assets/b_callbacks.js), a click opens the slowest request of a cell."""
+    """The panel; a drag marks a box (see assets/c_chart.js), a click opens the slowest request of a cell."""
     caption = html.Span(
         [percentile_key(), html.Span(text("heatmap.hint"), className="tt-caption")], className="tt-row-of"
     )
@@ -41,7 +41,7 @@ def heatmap_panel(
             }
         ]  # fmt: skip
     mark(figure, text, deploys)
-    return chart("heatmap", text("heatmap.title"), caption, figure, wide=True, height=230)
+    return chart("heatmap", text("heatmap.title"), caption, figure, wide=True, height=230, over_time=True)
 
 
 def heatmap_figure(text: Text, data: Heatmap) -> dict[str, Any]:

@@ -242,14 +242,17 @@ def _charts(
             legend(text, drawn),
             wide=True,
             height=210,
+            over_time=True,
         ),
-        chart("duration", text("chart.duration"), key, lines(data.percentiles, "duration")),
+        chart("duration", text("chart.duration"), key, lines(data.percentiles, "duration"), over_time=True),
     ]
     for metric, columns in (("ttft", data.ttft_percentiles), ("tpot", data.tpot_percentiles)):
         if any(point.n for point in columns[0]):
-            panels.append(chart(metric, text(f"chart.{metric}"), percentile_key(), lines(columns, metric)))
+            panels.append(
+                chart(metric, text(f"chart.{metric}"), percentile_key(), lines(columns, metric), over_time=True)
+            )
     rates = mark(rate_figure(text, data), text, deploys)
-    panels.append(chart("rate", text("chart.rate"), text("chart.all_outcomes"), rates))
+    panels.append(chart("rate", text("chart.rate"), text("chart.all_outcomes"), rates, over_time=True))
     return html.Section(
         [
             html.Div(

@@ -88,7 +88,7 @@ def _timeline(
     )  # fmt: skip
     title = f"{service or text('service.unnamed')} · {text('chart.duration')}"
     return chart("timeline", title, percentile_key(), figure, html.P(text("regressions.key"), className="tt-muted"),
-                 wide=True, height=220)  # fmt: skip
+                 wide=True, height=220, over_time=True)  # fmt: skip
 
 
 def _changes(text: Text, found: Sequence[RecordedChange]) -> Any:

@@ -8,7 +8,7 @@
     if (drawn) drawn.remove();
   }));
   const plotly = document.currentScript.dataset.plotly;
-  const charts = !/^\/requests\/./.test(location.pathname);
+  const charts = /^\/(compare|gpus|map|replicas|slos)/.test(location.pathname); // charts over time need no library
   if (charts) {
     const link = document.createElement("link");
     Object.assign(link, { rel: "preload", as: "script", href: plotly });

@@ -140,7 +140,7 @@ def test_times_follow_the_chosen_zone(seeded: Store, serve: Serve, page: Any) ->
 
 def test_a_chart_is_a_table_too(seeded: Store, serve: Serve, page: Any) -> None:
     page.goto(serve(seeded) + "/")
-    page.locator(".js-plotly-plot").first.wait_for()
+    page.locator(".tt-graph > svg").first.wait_for()
     button = page.locator(".tt-as-table").first
     button.focus()
     page.keyboard.press("Enter")

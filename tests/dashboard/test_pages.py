@@ -26,8 +26,8 @@ def test_overview_says_what_is_slow(seeded: Store, serve: Serve, page: Any) -> N
     sentence.wait_for()
     assert "queue" in sentence.inner_text()
     assert page.locator(".tt-table tbody tr").count() == 2
-    page.locator(".js-plotly-plot").nth(3).wait_for()
-    assert page.locator(".js-plotly-plot").count() == 4
+    page.locator(".tt-graph > svg").nth(3).wait_for()
+    assert page.locator(".tt-graph > svg").count() == 4
     assert page.locator(".modebar-btn").count() == 0
     page.locator("text=times in UTC").wait_for()
     assert page.locator("h2.tt-section").inner_text() == "api"
@@ -71,8 +71,8 @@ def test_what_is_in_trouble_since_when_and_why(store: Store, serve: Serve, page:
     words = r"74 % of GPU time was idle while requests waited: more work arrives than the engine can do \d+ %"
     assert re.match(words, waiting.inner_text())
 
-    drawn = panel("Time per output token").locator(".js-plotly-plot")
-    drawn.locator(".main-svg").first.wait_for()
+    drawn = panel("Time per output token").locator(".tt-graph")
+    drawn.locator("svg").first.wait_for()
     medians = drawn.evaluate("node => Array.from(node.data[0].y).filter(one => one !== null)")
     assert len(medians) > 50
     assert all(4.9 < one < 5.1 for one in medians)
@@ -84,7 +84,7 @@ def test_no_chart_can_be_sent_to_a_cloud() -> None:
 
 def test_nothing_is_asked_of_another_host(seeded: Store, serve: Serve, page: Any) -> None:
     address = serve(seeded)
-    for path, mark in (("/", ".js-plotly-plot"), ("/requests", ".tt-table"), (f"/requests/{TRACE}", ".tt-row")):
+    for path, mark in (("/", ".tt-graph > svg"), ("/requests", ".tt-table"), (f"/requests/{TRACE}", ".tt-row")):
         page.goto(address + path)
         page.locator(mark).first.wait_for()
     hosts = {urlsplit(url).netloc for url in page.asked if not url.startswith(("data:", "blob:"))}
