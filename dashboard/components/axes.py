@@ -32,6 +32,7 @@ def base_layout(since_ns: int, until_ns: int, step_ns: int, revision: str) -> di
             nticks=7,
             showgrid=False,
             tickformat=_tick_format(since_ns, until_ns, step_ns),
+            hoverformat="%Y-%m-%d %H:%M:%S",
         ),
         "yaxis": axis(fixedrange=True),
     }

@@ -46,7 +46,7 @@ def draw_idle(store: Store, text: Text, spec: dict[str, str]) -> Any:
         ],
         className="tt-bar", role="img", **aria(label=spoken),
     )  # fmt: skip
-    told = text("idle.waiting", share=share(sum(one.share for one in waiting)), causes=", ".join(words))
+    told = text("idle.waiting", share=share(sum(one.share for one in waiting)), causes=text("list").join(words))
     key = [
         html.Span([html.I(className="tt-dot", style={"background": f"var(--gpu-{state.replace('_', '-')})"}),
                    f"{state_words(text, state)} {share(sum(one.share for other, one in parts if other == state))}"],

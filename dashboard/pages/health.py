@@ -72,7 +72,7 @@ def _storage(text: Text, settings: ServerSettings, stored: Storage) -> Any:
     used = sum(one.bytes for one in stored.tables if one.table.startswith(_BUDGETED))
     part = used / settings.storage_budget_bytes if settings.storage_budget_bytes else 0.0
     number = "is-number"
-    rows = [[one.table, count(one.rows), byte_count(one.bytes), one.oldest or DASH] for one in stored.tables]
+    rows = [[html.Code(one.table), count(one.rows), byte_count(one.bytes), one.oldest or DASH] for one in stored.tables]
     heads = [(text("health.table"), ""), (text("health.rows"), number), (text("health.bytes"), number),
              (text("health.oldest"), number)]  # fmt: skip
     return panel(
