@@ -119,7 +119,7 @@
       tt.go(anchor.getAttribute("href"));
       return;
     }
-    const target = event.target.closest("[data-copy],[data-copy-link],[data-language],[data-zone],[data-as-table],tr[data-href]");
+    const target = event.target.closest("[data-copy],[data-copy-link],[data-language],[data-zone],[data-theme],[data-as-table],tr[data-href]");
     if (!target) return;
     if (target.dataset.copy) tt.copy(target.dataset.copy, target);
     else if (target.dataset.copyLink) tt.copy(window.location.origin + target.dataset.copyLink, target);
@@ -128,6 +128,9 @@
       const own = Intl.DateTimeFormat().resolvedOptions().timeZone;
       const zone = target.dataset.zone === "own" ? own : target.dataset.zone;
       document.cookie = "tailtrace_zone=" + encodeURIComponent(zone) + ";path=/;max-age=31536000;samesite=lax";
+      window.location.reload();
+    } else if (target.dataset.theme) {
+      localStorage.setItem("mantine-color-scheme-value", target.dataset.theme);
       window.location.reload();
     } else if (target.dataset.language) {
       document.cookie = "tailtrace_language=" + target.dataset.language + ";path=/;max-age=31536000;samesite=lax";

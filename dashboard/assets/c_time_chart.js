@@ -10,7 +10,6 @@
     SECOND, 2 * SECOND, 5 * SECOND, 10 * SECOND, 15 * SECOND, 30 * SECOND, MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 15 * MINUTE, 30 * MINUTE,
     HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 7 * DAY, 14 * DAY, 28 * DAY,
   ];
-  const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
   const DASHES = { dot: "2 3", dash: "7 4" };
 
   function svg(tag, attributes, style, ...children) {
@@ -27,7 +26,7 @@
 
   function tickWords(format, at) {
     const time = new Date(at), two = (n) => String(n).padStart(2, "0");
-    const parts = { b: MONTHS[time.getUTCMonth()], d: two(time.getUTCDate()), H: two(time.getUTCHours()), M: two(time.getUTCMinutes()), S: two(time.getUTCSeconds()) };
+    const parts = { m: two(time.getUTCMonth() + 1), d: two(time.getUTCDate()), H: two(time.getUTCHours()), M: two(time.getUTCMinutes()), S: two(time.getUTCSeconds()) };
     return format.replace(/%(\w)/g, (whole, key) => parts[key] || whole);
   }
 

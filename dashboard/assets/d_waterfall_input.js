@@ -5,8 +5,9 @@
   tt.waterfallKeys = function (view) {
     const keys = {
       w: () => view.scale(0.7), s: () => view.scale(1.4), a: () => view.pan(-0.2), d: () => view.pan(0.2),
-      A: () => view.pan(-0.8), D: () => view.pan(0.8), ArrowLeft: () => view.pan(-0.2), ArrowRight: () => view.pan(0.2),
-      j: () => view.step(1), f: () => view.zoom(0, view.model.data.duration_ns), k: () => view.step(-1),
+      A: () => view.pan(-0.8), D: () => view.pan(0.8), ArrowUp: () => view.scale(0.7), ArrowDown: () => view.scale(1.4),
+      ArrowLeft: (fast) => view.pan(fast ? -0.8 : -0.2), ArrowRight: (fast) => view.pan(fast ? 0.8 : 0.2),
+      j: () => view.step(1), f: () => view.zoom(0, view.model.data.duration_ns), F: () => view.zoom(0, view.model.data.duration_ns), k: () => view.step(-1),
       ".": () => view.step(1), ",": () => view.step(-1), "]": () => view.act(() => view.model.foldAll(0)),
       "[": () => view.act(() => view.model.foldAll(1)), o: () => view.act(() => view.model.level(1)),
       p: () => view.act(() => view.model.level(-1)), "/": () => view.find.focus(), "?": () => (view.keys.hidden = !view.keys.hidden),
@@ -16,12 +17,18 @@
     const keyed = function (event) {
       if (!document.body.contains(view.place)) return document.removeEventListener("keydown", keyed);
       const typing = event.target.closest("input,textarea,select,[contenteditable]");
+      if ((event.ctrlKey || event.metaKey) && !event.altKey && "kb".includes(event.key)) {
+        event.preventDefault();
+        return view.find.focus();
+      }
       if ((typing && event.key !== "Escape") || event.ctrlKey || event.metaKey || event.altKey) return undefined;
+      // Elsewhere they scroll the page.
+      if (event.key.startsWith("Arrow") && !event.target.closest(".tt-waterfall")) return undefined;
       if (event.key === "Enter" && !event.target.closest(".tt-waterfall")) return undefined;
       const act = keys[event.key];
       if (!act) return undefined;
       event.preventDefault();
-      return act();
+      return act(event.shiftKey);
     };
     document.addEventListener("keydown", keyed);
     return keyed;

@@ -8,6 +8,12 @@
     return tt.make("section", {}, tt.make("h3", {}, title), body);
   }
 
+  // The trace that a link leads to, opened at its span.
+  function linked(link) {
+    if (!/^[0-9a-f]{32}$/.test(link.trace_id)) return link.trace_id;
+    return tt.make("a", { href: "/requests/" + link.trace_id + "?span=" + encodeURIComponent(link.span_id), "data-nav": "1" }, link.trace_id);
+  }
+
   tt.SpanPanel = class {
     constructor(place, spec, close) {
       this.place = place;
@@ -99,7 +105,7 @@
             words.none,
           ),
         ),
-        ...(span.links.length ? [table(words.links, span.links.map((link) => [link.trace_id, link.span_id]), words.none)] : []),
+        ...(span.links.length ? [table(words.links, span.links.map((link) => [linked(link), link.span_id]), words.none)] : []),
         table(words.resource, Object.entries(span.resource), words.none),
         table(words.raw, [
           [words.start, span.start_unix_ns], [words.end, span.end_unix_ns], [words.received, span.received_at], [words.status, status],

@@ -73,7 +73,7 @@ def decades() -> dict[str, Any]:
 def _tick_format(begin: int, end: int, step_ns: int) -> str:
     """Clock times within a day, dates beside them beyond it, dates alone for steps of a day; seconds within minutes."""
     if step_ns >= _DAY_NS:
-        return "%b %d"
+        return "%m-%d"
     if end - begin > _DAY_NS:
-        return "%b %d %H:%M"
+        return "%m-%d %H:%M"
     return "%H:%M" if end - begin > 600_000_000_000 else "%H:%M:%S"

@@ -7,7 +7,7 @@ from html import escape
 from typing import Any, Final
 
 from tailtrace.analytics.queries.recorded import RecordedChange, RecordedMarker
-from tailtrace.dashboard.format import clock, iso
+from tailtrace.dashboard.format import DASH, clock, iso
 from tailtrace.dashboard.text import Text
 
 _MOST: Final = 12  # more lines than that are a fence
@@ -20,7 +20,7 @@ def mark(figure: dict[str, Any], text: Text, markers: Sequence[RecordedMarker],
     layout = figure["layout"]
     lines = [_line(one.time_unix_ns, "var(--muted)", "dot") for one in markers[:_MOST]]
     lines += [_line(one.onset_unix_ns, "var(--bad)", "dash") for one in changes[:_MOST]]
-    names = [_name(one.time_unix_ns, _short(one), f"{clock(one.time_unix_ns)[:8]} {marker_words(one)}", "var(--muted)")
+    names = [_name(one.time_unix_ns, _short(one), marker_words(text, one), "var(--muted)")
              for one in markers[:_MOST]]  # fmt: skip
     names += [_name(one.onset_unix_ns, "▲", change_words(text, one), "var(--bad)", 0.88) for one in changes[:_MOST]]
     layout["shapes"] = [*layout.get("shapes", []), *lines]
@@ -28,9 +28,10 @@ def mark(figure: dict[str, Any], text: Text, markers: Sequence[RecordedMarker],
     return figure
 
 
-def marker_words(one: RecordedMarker) -> str:
-    """`version 1.4 → 1.5`, or what the API was told."""
-    return one.text or f"{one.kind} {one.was or '–'} → {one.became}"
+def marker_words(text: Text, one: RecordedMarker) -> str:
+    """`13:05:00 Service version 1.4 → 1.5`, or what the API was told."""
+    kind = text.or_else(f"condition.{one.kind}", one.kind)
+    return f"{clock(one.time_unix_ns)[:8]} " + (one.text or f"{kind} {one.was or DASH} → {one.became}")
 
 
 def change_words(text: Text, one: RecordedChange) -> str:

@@ -20,7 +20,8 @@ from tailtrace.dashboard.components.figures import chart, percentile_figure, per
 from tailtrace.dashboard.components.link import link
 from tailtrace.dashboard.components.markers import mark
 from tailtrace.dashboard.components.page import notice, panel, service_controls, table, tag
-from tailtrace.dashboard.format import count, moment, share
+from tailtrace.dashboard.components.verdict import kept_verdict
+from tailtrace.dashboard.format import DASH, count, moment, share
 from tailtrace.dashboard.pages.first_run import first_run
 from tailtrace.dashboard.text import Text
 from tailtrace.ingest.settings import ServerSettings
@@ -101,7 +102,7 @@ def _changes(text: Text, found: Sequence[RecordedChange]) -> Any:
     def row(one: RecordedChange) -> list[Any]:
         until = one.until_unix_ns or str(int(one.onset_unix_ns) + _HOUR)
         around = Address(since=one.onset_unix_ns, until=until, service=one.service)
-        stage = f"{text.stage(one.stage)} ({share(one.stage_share)})" if one.stage else "–"
+        stage = f"{text.stage(one.stage)} ({share(one.stage_share)})" if one.stage else DASH
         return [
             moment(one.onset_unix_ns), moment(one.until_unix_ns), one.service, one.model,
             text.or_else(f"chart.{one.metric}", one.metric),
@@ -118,56 +119,38 @@ def _markers(text: Text, found: Sequence[RecordedMarker]) -> Any:
         return None
     heads = [(text("column.start"), ""), (text("column.service"), ""), (text("health.kind"), ""), ("", "")]
     rows = [
-        [moment(one.time_unix_ns), one.service or "–", one.kind, one.text or f"{one.was or '–'} → {one.became}"]
+        [
+            moment(one.time_unix_ns),
+            one.service or DASH,
+            text.or_else(f"condition.{one.kind}", one.kind),
+            one.text or f"{one.was or DASH} → {one.became}",
+        ]
         for one in found
     ]
     return panel(text("regressions.markers"), "", table(heads, rows))
 
 
 def _row(text: Text, one: WindowVerdict) -> Any:
-    verdict = one.verdict or {}
-    cause, confidence = str(verdict.get("cause", "unknown")), str(verdict.get("confidence", "low"))
-    sure = confidence == "high" and cause != "unknown"
     span = {"since": one.since_unix_ns, "until": one.until_unix_ns, "service": one.service}
+    head = [
+        html.Strong(one.service or text("service.unnamed")),
+        html.Span(text("regressions.slower", relative=f"{one.relative:+.0%}")),
+        html.Span(f"{moment(one.since_unix_ns)} – {moment(one.until_unix_ns)[11:]}", className="tt-caption"),
+    ]
+    links = [
+        link(text(f"nav.{name}"), href=Address(**span).href(f"/{name}"), className="tt-button is-small")
+        for name in ("diagnosis", "compare")
+    ]
     return html.Div(
         [
             html.Span("▲", className="tt-rank tt-bad"),
             html.Div(
                 [
-                    html.Div(
-                        [
-                            html.Strong(one.service or text("service.unnamed")),
-                            html.Span(text("regressions.slower", relative=f"{one.relative:+.0%}")),
-                            html.Span(
-                                f"{moment(one.since_unix_ns)} – {moment(one.until_unix_ns)[11:]}",
-                                className="tt-caption",
-                            ),
-                        ],
-                        className="tt-card-head",
-                    ),
-                    html.Div(
-                        [
-                            html.Span(
-                                text("verdict.high" if sure else "verdict.maybe", cause=text.cause(cause), reason="")
-                            ),
-                            tag(text("verdict.share", share=share(verdict.get("share")))),
-                            tag(text.or_else(f"confidence.{confidence}", confidence), "high" if sure else ""),
-                        ],
-                        className="tt-card-head",
-                    )
-                    if verdict
-                    else None,
+                    html.Div(head, className="tt-card-head"),
+                    kept_verdict(text, one.verdict) if one.verdict else None,
                 ]
             ),
-            html.Div(
-                [
-                    link(
-                        text("nav.diagnosis"), href=Address(**span).href("/diagnosis"), className="tt-button is-small"
-                    ),
-                    " ",
-                    link(text("nav.compare"), href=Address(**span).href("/compare"), className="tt-button is-small"),
-                ]
-            ),
+            html.Div([links[0], " ", links[1]]),
         ],
         className="tt-finding",
     )

@@ -29,6 +29,8 @@ INSERT INTO alerts (Id, Rule, Cause, State, OpenedAt, Summary, Body, Revision) V
 BODY = """{"service": "api", "metric": "duration", "before": {"ns": 100000000, "n": 5000}, "after": {"ns": 140000000,
 "n": 900}, "change_ns": 40000000, "interval_ns": [35000000, 45000000], "traffic_share": 0.05,
 "stages": [{"stage": "queue", "before_ns": 10000000, "after_ns": 50000000, "share": 0.97}],
+"verdicts": [{"cause": "kv_full", "confidence": "high", "share": 0.8, "evidence": [{"metric":
+"KV blocks used while requests wait", "value": 0.97, "threshold": 0.9, "source": "vLLM"}]}],
 "examples": [{"trace_id": "00000000000000000000000000000001", "start_unix_ns": "1790000000000000000",
 "duration_ns": 140000000}], "links": {"requests": "http://elsewhere.example/requests?service=api"}}"""
 NAME = quote(HOSTILE)
@@ -122,6 +124,8 @@ def test_an_alert_shows_its_evidence_and_is_acknowledged(seeded: Store, serve: S
     assert "+40.0 ms" in evidence
     assert "+35.0 ms … +45.0 ms" in evidence
     assert page.locator(".tt-pair", has_text="queue").count() == 1
+    cause = page.locator(".tt-panel", has_text="the KV cache is full")
+    assert "KV blocks used while requests wait" in cause.inner_text()
     assert page.locator("a[href='/requests?service=api']").count() == 1
     page.get_by_role("button", name="Mute 1h").click()
     page.get_by_role("button", name="Unmute").wait_for()
@@ -189,4 +193,4 @@ def test_hostile_text_stays_text_on_every_page(
     assert silent == set(SILENT)
     # A chart's words know tags of their own.
     page.goto(f"{address}/?service={NAME}")
-    page.locator(".annotation-text", has_text="<img src=x").first.wait_for()
+    page.locator(".tt-note", has_text="<img src=x").first.wait_for()

@@ -50,8 +50,8 @@ def left(page: Any, name: str) -> float:
 
 def test_clocks_are_corrected_in_the_view_alone(odd: Store, serve: Serve, page: Any) -> None:
     page.goto(serve(odd) + f"/requests/{TRACE}")
-    page.locator(".tt-skew", has_text="1 spans start before their caller").wait_for()
-    assert page.locator(".tt-skew", has_text="1 spans name a parent that never came").count() == 1
+    page.locator(".tt-skew", has_text="1 span starts before its caller").wait_for()
+    assert page.locator(".tt-skew", has_text="1 span names a parent that never came").count() == 1
     sent, caller = left(page, "serve"), left(page, "call")
     assert sent < caller
     page.get_by_role("button", name="Correct in this view").click()
@@ -80,6 +80,37 @@ def test_the_rest_is_dimmed_and_the_address_says_so(odd: Store, serve: Serve, pa
     button.click()
     page.locator(".tt-row.is-dim").first.wait_for(state="detached")
     assert "dim" not in page.url
+
+
+def test_keys_of_jaeger_and_perfetto(odd: Store, serve: Serve, page: Any) -> None:
+    page.goto(serve(odd) + f"/requests/{TRACE}")
+    page.locator(".tt-row", has_text="call").wait_for()
+    page.keyboard.press("ArrowDown")  # scrolls the page while the waterfall is not looked at
+    assert "zoom=" not in page.url
+    for zoom, whole in (("w", "f"), ("ArrowUp", "F")):
+        page.locator(".tt-rows-scroll").focus()
+        page.keyboard.press(zoom)
+        page.wait_for_url("**zoom=*")
+        here = page.url
+        page.keyboard.press("Shift+ArrowRight")
+        page.wait_for_function("before => location.href !== before", arg=here)
+        page.keyboard.press(whole)
+        page.wait_for_function("() => !location.search.includes('zoom=')")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("late")
+    page.locator(".tt-row.is-match", has_text="late").wait_for()
+    assert page.locator(".tt-find").input_value() == "late"
+
+
+def test_a_link_leads_to_the_trace_it_names(store: Store, serve: Serve, page: Any, tmp_path: Path) -> None:
+    other = TRACE[::-1]
+    span = spans_of(TRACE, [(1, 0, "worker", 0, 100, {})])[0]
+    span.links = [(bytes.fromhex(other), (7).to_bytes(8, "big"))]
+    insert_traces(store, tmp_path, [encode_traces({"service.name": "front"}, [span])], "linked")
+    page.goto(serve(store) + f"/requests/{TRACE}?span={1:016x}")
+    link = page.locator(f".tt-side a[href='/requests/{other}?span={7:016x}']")
+    link.wait_for()
+    assert link.inner_text() == other
 
 
 def test_alike_siblings_are_one_row_until_opened(store: Store, serve: Serve, page: Any, tmp_path: Path) -> None:
