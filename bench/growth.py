@@ -1,7 +1,7 @@
 """What an insert and a lookup cost as the store grows tenfold, and tenfold again.
 
 Spans are made inside the engine, as in `lookup`. At each size the same is measured in the same process: the median time
-and CPU of inserting a segment of 25,000 spans, views included, and of reading a trace by its id. The jobs do not run.
+and CPU of inserting a segment of 25,000 spans, views included, and of reading a trace by its id, with its path. The jobs do not run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DAY_NS = 86_400 * 10**9
 
 def measure(data: Path, sizes: list[int], seed: int, inserts: int, lookups: int) -> dict[int, dict[str, float]]:
     """The figures by size. Opens the store: call it `in_own_process`."""
-    from tailtrace.analytics.trace import read_trace
+    from tailtrace.analytics.queries import waterfall
     from tailtrace.ingest.framing import frame
     from tailtrace.ingest.settings import ServerSettings
     from tailtrace.ingest.store import open_store
@@ -58,7 +58,7 @@ def measure(data: Path, sizes: list[int], seed: int, inserts: int, lookups: int)
             trace = draw.randrange(size // SPANS_PER_TRACE)
             trace_id = store.query(trace_id_sql(), {"t": trace, "seed": seed})[0]["id"]
             started = time.perf_counter()
-            if len(read_trace(store, trace_id)) != SPANS_PER_TRACE:
+            if waterfall(store, trace_id).total != SPANS_PER_TRACE:
                 raise RuntimeError(f"trace {trace_id} is not whole")
             read.append(time.perf_counter() - started)
         used_bytes = store.query(

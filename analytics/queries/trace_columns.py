@@ -14,7 +14,7 @@ from tailtrace.analytics.judge import judge_batch
 from tailtrace.analytics.judge.attributes import Attributes
 from tailtrace.analytics.judge.batch import Batch, Resources, from_inbox, span_ids
 from tailtrace.analytics.judge.judge import JudgedBatch
-from tailtrace.analytics.trace import CLOCK_FAULT_DURATION_NS, MAX_SPANS, trace_bounds
+from tailtrace.analytics.trace import CLOCK_FAULT_DURATION_NS, MAX_SPANS, UNPLANNED, trace_bounds
 from tailtrace.ingest.store import Store
 
 _OF_TRACE: Final = """FROM otel_traces
@@ -25,7 +25,7 @@ _OF_TRACE: Final = """FROM otel_traces
 _HASH: Final = "cityHash64(mapKeys(ResourceAttributes), mapValues(ResourceAttributes))"
 
 # As stored: planning a column made from others takes the engine longer than making it here, and planning takes longer
-# than reading ten spans.
+# than reading ten spans. The statement says itself what is read first, and by which key.
 _SPANS: Final = f"""
 SELECT SpanId AS Id, ParentSpanId AS Parent, Timestamp, Duration, ClockFault AS Fault, SpanKind AS Kind,
   ServiceName AS Service, SpanName AS Name, ScopeName AS Scope, StatusCode AS Status, SpanAttributes AS Attributes,
@@ -38,8 +38,6 @@ _NOTED_SPANS: Final = _SPANS.replace(
     f"mapConcat(SpanAttributes, CAST({notes.sql('otel_traces')}, 'Map(LowCardinality(String), String)')) AS Attributes",
 )
 _RESOURCES: Final = f"SELECT {_HASH} AS Hash, any(ResourceAttributes) AS Attributes {_OF_TRACE} GROUP BY Hash"
-# The statement says itself what is read first, and by which key.
-_UNPLANNED: Final = {"query_plan_enable_optimizations": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +78,11 @@ def trace_columns(
     if bounds is None:
         return None
     parameters = {"trace_id": trace_id, "start": bounds[0], "end": bounds[1], "limit": limit}
-    rows = store.query_arrow(_SPANS, parameters, role="ui", settings=_UNPLANNED)
+    rows = store.query_arrow(_SPANS, parameters, role="ui", settings=UNPLANNED)
     if not rows.num_rows:
         return None
     if rows["Noted"].to_numpy().any():
-        rows = store.query_arrow(_NOTED_SPANS, parameters, role="ui", settings=_UNPLANNED)
+        rows = store.query_arrow(_NOTED_SPANS, parameters, role="ui", settings=UNPLANNED)
     known: Resources = {}
     if resources:
         known = {int(row["Hash"]): row["Attributes"] for row in store.query(_RESOURCES, parameters, role="ui")}
