@@ -1,7 +1,8 @@
 """What an insert and a lookup cost as the store grows tenfold, and tenfold again.
 
 Spans are made inside the engine, as in `lookup`. At each size the same is measured in the same process: the median time
-and CPU of inserting a segment of 25,000 spans, views included, and of reading a trace by its id, with its path. The jobs do not run.
+and CPU of inserting a segment of 25,000 spans, views included, and of reading a trace by its id, with the critical path
+of its request. The jobs do not run.
 """
 
 from __future__ import annotations
