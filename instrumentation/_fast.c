@@ -2,13 +2,17 @@
  * compare the two. What each piece means is said there:
  *
  *   TokenMarks, TokenTimes   tokens.py
- *   StageBase                record.py
+ *   StageBase, RecordBase    record.py
+ *   BufferBase               buffer.py
+ *   Entered                  context.py
+ *   begin, name_after_route  gateway.py
+ *   client_of, finish_well   answer.py
  *   encode_request           encode.py
  *   plain_tail               encode.py
  *   sender                   answer.py
  *   tcp_info                 tcp_info.py
  *   one_chat_text            sse.py
- *   probe_tick               loop_probe.py
+ *   probe_ticks              loop_probe.py
  *
  * It is one file so that the build is one call of the compiler. The interpreter lock guards everything
  * here; the main interpreter alone may load it. Only public API is used.
@@ -45,18 +49,23 @@
 #define MAX_STAGES 512
 #define TAIL 5
 #define SAMPLE_MASK 31
-#define INTERFACE 4 /* native.py expects this one */
+#define INTERFACE 5 /* native.py expects this one */
 
 static PyObject *other_clock; /* NULL: the real one */
 static PyObject *current;     /* the context variable CURRENT */
 static PyObject *streaming_now;
 static PyTypeObject *record_type;
-static PyTypeObject *marks_type, *times_type, *stage_type, *sender_type;
+static PyTypeObject *marks_type, *times_type, *stage_type, *sender_type, *record_base, *buffer_type, *entered_type;
 static PyObject *stage_heads, *make_stage_head, *make_pair, *make_status;
+static PyObject *is_chosen, *read_weight, *random_bits, *parse_caller, *write_state, *otel_current, *otel_context,
+    *request_span, *span_key, *record_module;
 static PyObject *empty_text, *empty_bytes;
 static PyObject *s_more_body, *s_write_paused, *s_span_id, *s_trace_id, *s_parent_span_id, *s_start_ns, *s_end_ns,
-    *s_stages, *s_deliver, *s_name, *s_switch, *s_take_kept, *s_type, *s_status, *s_headers, *s_body, *s_streaming,
-    *s_first_ns, *s_answer_ns, *s__start_ns, *s__status, *s__framed, *s__size, *s__fast;
+    *s_stages, *s_deliver, *s_name, *s_type, *s_status, *s_headers, *s_body, *s_streaming,
+    *s_first_ns, *s_answer_ns, *s__start_ns, *s__status, *s__framed, *s__size, *s__fast, *s_sampled, *s_trace_state, *s_size,
+    *s_method, *s_begin_ns, *s_seen, *s_websocket, *s_request_size, *s_transport, *s_get_extra_info, *s_socket, *s_fileno,
+    *s_submit, *s_engine_of_new, *s_status_code, *s_client_rtt, *s_retransmits, *s_route, *s_path, *s_tailtrace_route, *b_traceparent,
+    *b_tracestate;
 static int64_t bounds[BOUNDS];
 /* By bit length and the bits below the highest: the bucket of the smallest number that begins so. An octave has 35 buckets
  * and 64 cells, so a search sees at most two bounds. */
@@ -1255,6 +1264,840 @@ use_encoders(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* RecordBase ------------------------------------------------------------------------------------------------------ */
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *name, *kind, *trace_id, *span_id, *parent_span_id, *trace_state, *sampled, *weight, *outcome, *error, *folded,
+        *streaming, *tail, *content, *engine, *attributes, *stages, *times, *weak;
+    long long start_ns, end_ns, first_ns, answer_ns;
+} Record;
+
+#define SERVER 2
+#define MAX_PATH 200 /* gateway.py */
+
+/* 64 random bits of ids.py's generator, so that both twins draw the same ids from one seed. */
+static int
+draw(uint64_t *bits)
+{
+    static PyObject *sixty_four;
+    if (sixty_four == NULL && (sixty_four = PyLong_FromLong(64)) == NULL) {
+        return -1;
+    }
+    PyObject *number = PyObject_CallOneArg(random_bits, sixty_four);
+    *bits = number == NULL ? 0 : PyLong_AsUnsignedLongLong(number);
+    Py_XDECREF(number);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static void
+write_big_endian(unsigned char *to, uint64_t bits)
+{
+    for (int byte = 0; byte < 8; byte++) {
+        to[byte] = (unsigned char)(bits >> (56 - 8 * byte));
+    }
+}
+
+/* ids.span_id and ids.trace_id */
+static PyObject *
+new_id(int long_one)
+{
+    uint64_t low, high = 0;
+    unsigned char id[16];
+    if (draw(&low) < 0 || (long_one && draw(&high) < 0)) {
+        return NULL;
+    }
+    low = low || high ? low : 1;
+    write_big_endian(id, high);
+    write_big_endian(id + 8, low);
+    return PyBytes_FromStringAndSize((const char *)(long_one ? id : id + 8), long_one ? 16 : 8);
+}
+
+/* Everything that RecordBase.__init__ does; 0 or -1 with an error. */
+static int
+fill_record(Record *self, PyObject *name, PyObject *kind, PyObject *parent, PyObject *sample, long long start_ns)
+{
+    static PyObject *one;
+    if (one == NULL && (one = PyLong_FromLong(1)) == NULL) {
+        return -1;
+    }
+    int64_t now = start_ns;
+    if (!now && now_ns(&now) < 0) {
+        return -1;
+    }
+    self->start_ns = now;
+    Py_XSETREF(self->name, Py_NewRef(name));
+    Py_XSETREF(self->kind, Py_NewRef(kind));
+    Py_XSETREF(self->span_id, new_id(0));
+    Py_XSETREF(self->attributes, PyDict_New());
+    Py_XSETREF(self->stages, PyList_New(0));
+    Py_XSETREF(self->times, marks_type->tp_alloc(marks_type, 0));
+    if (self->span_id == NULL || self->attributes == NULL || self->stages == NULL || self->times == NULL) {
+        return -1;
+    }
+    PyObject *engine = PyDict_GetItemWithError(record_module, s_engine_of_new);
+    if (engine == NULL && PyErr_Occurred()) {
+        return -1;
+    }
+    Py_XSETREF(self->engine, Py_XNewRef(engine));
+    if (parent == Py_None) {
+        Py_XSETREF(self->trace_id, new_id(1));
+        if (self->trace_id == NULL) {
+            return -1;
+        }
+        int every = PyObject_RichCompareBool(sample, one, Py_EQ);
+        if (every) {
+            return every < 0 ? -1 : 0;
+        }
+        PyObject *sampled = PyObject_CallFunctionObjArgs(is_chosen, self->trace_id, sample, NULL);
+        if (sampled == NULL) {
+            return -1;
+        }
+        Py_XSETREF(self->sampled, sampled);
+        Py_XSETREF(self->weight, Py_NewRef(sample));
+        return 0;
+    }
+    PyObject *trace_id = PyObject_GetAttr(parent, s_trace_id), *span_id = PyObject_GetAttr(parent, s_span_id);
+    PyObject *sampled = PyObject_GetAttr(parent, s_sampled), *state = PyObject_GetAttr(parent, s_trace_state);
+    int done = trace_id == NULL || span_id == NULL || sampled == NULL || state == NULL ? -1 : 0;
+    if (done == 0) {
+        Py_XSETREF(self->trace_id, Py_NewRef(trace_id));
+        Py_XSETREF(self->parent_span_id, Py_NewRef(span_id));
+        Py_XSETREF(self->sampled, Py_NewRef(sampled));
+        done = PyObject_IsTrue(state);
+        if (done > 0) {
+            Py_XSETREF(self->trace_state, Py_NewRef(state));
+            PyObject *weight = PyObject_CallOneArg(read_weight, state);
+            done = weight == NULL ? -1 : 0;
+            if (weight != NULL) {
+                Py_XSETREF(self->weight, weight);
+            }
+        }
+    }
+    Py_XDECREF(trace_id);
+    Py_XDECREF(span_id);
+    Py_XDECREF(sampled);
+    Py_XDECREF(state);
+    return done;
+}
+
+static PyObject *
+record_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static PyObject *one, *ok;
+    if (one == NULL && (one = PyLong_FromLong(1)) == NULL) {
+        return NULL;
+    }
+    if (ok == NULL && (ok = PyUnicode_InternFromString("ok")) == NULL) {
+        return NULL;
+    }
+    Record *self = (Record *)type->tp_alloc(type, 0);
+    if (self != NULL) {
+        self->parent_span_id = Py_NewRef(empty_bytes);
+        self->trace_state = Py_NewRef(empty_text);
+        self->sampled = Py_NewRef(Py_True);
+        self->weight = Py_NewRef(one);
+        self->outcome = Py_NewRef(ok);
+        self->error = Py_NewRef(empty_text);
+    }
+    return (PyObject *)self;
+}
+
+static int
+record_init(Record *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"name", "kind", "parent", "sample", "start_ns", NULL};
+    PyObject *name, *kind = NULL, *parent = Py_None, *sample = NULL;
+    long long start_ns = 0;
+    if (random_bits == NULL) {
+        PyErr_SetString(PyExc_TypeError, "RecordBase: expected use_requests() first");
+        return -1;
+    }
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OOOL:Record", names, &name, &kind, &parent, &sample, &start_ns)) {
+        return -1;
+    }
+    kind = kind == NULL ? PyLong_FromLong(SERVER) : Py_NewRef(kind);
+    sample = sample == NULL ? PyLong_FromLong(1) : Py_NewRef(sample);
+    int done = kind == NULL || sample == NULL ? -1 : fill_record(self, name, kind, parent, sample, start_ns);
+    Py_XDECREF(kind);
+    Py_XDECREF(sample);
+    return done;
+}
+
+#define RECORD_FIELDS(each)                                                                                              \
+    each(name) each(kind) each(trace_id) each(span_id) each(parent_span_id) each(trace_state) each(sampled) each(weight) \
+    each(outcome) each(error) each(folded) each(streaming) each(tail) each(content) each(engine) each(attributes)        \
+    each(stages) each(times)
+
+static int
+record_traverse(Record *self, visitproc visit, void *arg)
+{
+#define EACH(field) Py_VISIT(self->field);
+    RECORD_FIELDS(EACH)
+#undef EACH
+    Py_VISIT(Py_TYPE(self));
+    return 0;
+}
+
+static int
+record_clear(Record *self)
+{
+#define EACH(field) Py_CLEAR(self->field);
+    RECORD_FIELDS(EACH)
+#undef EACH
+    return 0;
+}
+
+static void
+record_dealloc(Record *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    if (self->weak != NULL) {
+        PyObject_ClearWeakRefs((PyObject *)self);
+    }
+    record_clear(self);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyMemberDef record_members[] = {
+#define EACH(field) {#field, T_OBJECT, offsetof(Record, field), 0, NULL},
+    RECORD_FIELDS(EACH)
+#undef EACH
+    {"start_ns", T_LONGLONG, offsetof(Record, start_ns), 0, NULL},
+    {"end_ns", T_LONGLONG, offsetof(Record, end_ns), 0, NULL},
+    {"first_ns", T_LONGLONG, offsetof(Record, first_ns), 0, NULL},
+    {"answer_ns", T_LONGLONG, offsetof(Record, answer_ns), 0, NULL},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(Record, weak), READONLY, NULL},
+    {NULL},
+};
+
+static PyType_Slot record_slots[] = {
+    {Py_tp_new, record_new}, {Py_tp_init, record_init}, {Py_tp_dealloc, record_dealloc},
+    {Py_tp_traverse, record_traverse}, {Py_tp_clear, record_clear}, {Py_tp_members, record_members}, {0, NULL},
+};
+
+static PyType_Spec record_spec = {
+    "tailtrace.instrumentation._fast.RecordBase", sizeof(Record), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE, record_slots,
+};
+
+static PyObject *
+use_requests(PyObject *module, PyObject *args)
+{
+    PyObject *bits, *sampled, *weight, *names;
+    if (!PyArg_ParseTuple(args, "OOOO!:use_requests", &bits, &sampled, &weight, &PyDict_Type, &names)) {
+        return NULL;
+    }
+    Py_XSETREF(random_bits, Py_NewRef(bits));
+    Py_XSETREF(is_chosen, Py_NewRef(sampled));
+    Py_XSETREF(read_weight, Py_NewRef(weight));
+    Py_XSETREF(record_module, Py_NewRef(names));
+    Py_RETURN_NONE;
+}
+
+/* BufferBase ------------------------------------------------------------------------------------------------------ */
+
+/* buffer.py: what an item holds in memory, roughly. */
+#define RECORD_BYTES 1200
+#define STAGE_BYTES 260
+#define MARK_BYTES 40
+#define TAIL_BYTES 4096
+
+typedef struct {
+    PyObject_HEAD
+    PyObject **items; /* a ring: `count` of them from `first` on */
+    size_t first, count, room;
+    PyObject *lose, *wake;
+    long long max_spans, max_bytes, wake_spans, spans, bytes;
+    char woken;
+} Buffer;
+
+/* buffer.weigh */
+static int
+weigh(PyObject *item, long long *spans, long long *bytes)
+{
+    *spans = 1;
+    *bytes = STAGE_BYTES;
+    if (!Py_IS_TYPE(item, record_type)) {
+        return 0;
+    }
+    Record *record = (Record *)item;
+    Py_ssize_t stages = record->stages == NULL ? -1 : PyObject_Size(record->stages);
+    Py_ssize_t marks = record->times == NULL ? -1 : PyObject_Size(record->times);
+    if (stages < 0 || marks < 0) {
+        if (!PyErr_Occurred()) {
+            PyErr_SetString(PyExc_TypeError, "a record without stages or times");
+        }
+        return -1;
+    }
+    *spans = 1 + stages;
+    *bytes = RECORD_BYTES + STAGE_BYTES * (long long)stages + MARK_BYTES * (long long)marks;
+    if (record->tail != NULL && record->tail != Py_None) {
+        *bytes += TAIL_BYTES;
+    }
+    if (record->content != NULL && record->content != Py_None) {
+        PyObject *size = PyObject_GetAttr(record->content, s_size);
+        long long held = size == NULL ? -1 : PyLong_AsLongLong(size);
+        Py_XDECREF(size);
+        if (held == -1 && PyErr_Occurred()) {
+            return -1;
+        }
+        *bytes += held;
+    }
+    return 0;
+}
+
+/* The oldest item, with its weight taken off. What is weighed here is as it was put in: nothing changes a record that has
+ * ended before it is encoded. */
+static PyObject *
+pop_oldest(Buffer *self, long long *spans)
+{
+    PyObject *item = self->items[self->first];
+    long long bytes;
+    if (weigh(item, spans, &bytes) < 0) {
+        PyErr_Clear();
+        *spans = 1;
+        bytes = 0;
+    }
+    self->first = (self->first + 1) % self->room;
+    self->count--;
+    self->spans = self->count ? self->spans - *spans : 0;
+    self->bytes = self->count ? self->bytes - bytes : 0;
+    return item;
+}
+
+static PyObject *
+buffer_put(Buffer *self, PyObject *item)
+{
+    long long spans, bytes, lost = 0;
+    if (weigh(item, &spans, &bytes) < 0) {
+        return NULL;
+    }
+    if (self->count == self->room) {
+        size_t room = self->room ? self->room * 2 : 64;
+        PyObject **items = PyMem_Malloc(room * sizeof(PyObject *));
+        if (items == NULL) {
+            return PyErr_NoMemory();
+        }
+        for (size_t i = 0; i < self->count; i++) {
+            items[i] = self->items[(self->first + i) % self->room];
+        }
+        PyMem_Free(self->items);
+        self->items = items;
+        self->room = room;
+        self->first = 0;
+    }
+    self->items[(self->first + self->count++) % self->room] = Py_NewRef(item);
+    self->spans += spans;
+    self->bytes += bytes;
+    while (self->count && (self->spans > self->max_spans || self->bytes > self->max_bytes)) {
+        PyObject *oldest = pop_oldest(self, &spans);
+        lost += spans;
+        /* May run anybody's destructor, which may put: nothing is half done here. */
+        Py_DECREF(oldest);
+    }
+    if (lost) {
+        PyObject *told = PyObject_CallFunction(self->lose, "sL", "full", lost);
+        if (told == NULL) {
+            return NULL;
+        }
+        Py_DECREF(told);
+    }
+    if (self->spans >= self->wake_spans && !self->woken) {
+        self->woken = 1;
+        PyObject *told = PyObject_CallOneArg(self->wake, Py_None);
+        if (told == NULL) {
+            return NULL;
+        }
+        Py_DECREF(told);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+buffer_take(Buffer *self, PyObject *limit)
+{
+    long long most = PyLong_AsLongLong(limit), count = 0;
+    if (most == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    PyObject *taken = PyList_New(0);
+    self->woken = 0;
+    while (taken != NULL && self->count && count < most) {
+        long long spans;
+        PyObject *item = pop_oldest(self, &spans);
+        count += spans;
+        PyObject *pair = Py_BuildValue("NL", item, spans);
+        if (pair == NULL || PyList_Append(taken, pair) < 0) {
+            Py_CLEAR(taken);
+        }
+        Py_XDECREF(pair);
+    }
+    return taken;
+}
+
+static PyObject *
+buffer_clear_items(Buffer *self, PyObject *Py_UNUSED(ignored))
+{
+    long long lost = self->spans, spans;
+    while (self->count) {
+        Py_DECREF(pop_oldest(self, &spans));
+    }
+    return PyLong_FromLongLong(lost);
+}
+
+static int
+buffer_init(Buffer *self, PyObject *args, PyObject *kwargs)
+{
+    PyObject *lose, *wake;
+    if (kwargs != NULL && PyDict_GET_SIZE(kwargs)) {
+        PyErr_SetString(PyExc_TypeError, "BufferBase() takes no names");
+        return -1;
+    }
+    if (!PyArg_ParseTuple(args, "LLLOO:BufferBase", &self->max_spans, &self->max_bytes, &self->wake_spans, &lose, &wake)) {
+        return -1;
+    }
+    Py_XSETREF(self->lose, Py_NewRef(lose));
+    Py_XSETREF(self->wake, Py_NewRef(wake));
+    return 0;
+}
+
+static int
+buffer_traverse(Buffer *self, visitproc visit, void *arg)
+{
+    for (size_t i = 0; i < self->count; i++) {
+        Py_VISIT(self->items[(self->first + i) % self->room]);
+    }
+    Py_VISIT(self->lose);
+    Py_VISIT(self->wake);
+    Py_VISIT(Py_TYPE(self));
+    return 0;
+}
+
+static int
+buffer_clear(Buffer *self)
+{
+    long long spans;
+    while (self->count) {
+        Py_DECREF(pop_oldest(self, &spans));
+    }
+    Py_CLEAR(self->lose);
+    Py_CLEAR(self->wake);
+    return 0;
+}
+
+static void
+buffer_dealloc(Buffer *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    buffer_clear(self);
+    PyMem_Free(self->items);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef buffer_methods[] = {
+    {"put", (PyCFunction)buffer_put, METH_O, NULL},
+    {"take", (PyCFunction)buffer_take, METH_O, NULL},
+    {"clear", (PyCFunction)buffer_clear_items, METH_NOARGS, NULL},
+    {NULL},
+};
+
+static PyMemberDef buffer_members[] = {
+    {"spans", T_LONGLONG, offsetof(Buffer, spans), READONLY, NULL},
+    {"bytes", T_LONGLONG, offsetof(Buffer, bytes), READONLY, NULL},
+    {NULL},
+};
+
+static PyType_Slot buffer_slots[] = {
+    {Py_tp_init, buffer_init}, {Py_tp_dealloc, buffer_dealloc}, {Py_tp_traverse, buffer_traverse},
+    {Py_tp_clear, buffer_clear}, {Py_tp_methods, buffer_methods}, {Py_tp_members, buffer_members}, {0, NULL},
+};
+
+static PyType_Spec buffer_spec = {
+    "tailtrace.instrumentation._fast.BufferBase", sizeof(Buffer), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE, buffer_slots,
+};
+
+/* Entered --------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *own, *others; /* the tokens of CURRENT and of OpenTelemetry's context */
+} Entered;
+
+/* OpenTelemetry's context with the request's span in it. */
+static PyObject *
+context_with(PyObject *record)
+{
+    PyObject *around = NULL, *result = NULL;
+    if (PyContextVar_Get(otel_current, NULL, &around) < 0) {
+        return NULL;
+    }
+    PyObject *held = around != NULL && PyDict_Check(around) && PyDict_GET_SIZE(around) ? PyDict_Copy(around) : PyDict_New();
+    PyObject *span = held == NULL ? NULL : PyObject_CallOneArg(request_span, record);
+    if (span != NULL && PyDict_SetItem(held, span_key, span) == 0) {
+        result = PyObject_CallOneArg(otel_context, held);
+    }
+    Py_XDECREF(span);
+    Py_XDECREF(held);
+    Py_XDECREF(around);
+    return result;
+}
+
+static PyObject *
+entered_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *record;
+    static char *names[] = {"record", NULL};
+    if (otel_current == NULL) {
+        PyErr_SetString(PyExc_TypeError, "Entered: expected use_context() first");
+        return NULL;
+    }
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:Entered", names, &record)) {
+        return NULL;
+    }
+    Entered *self = (Entered *)type->tp_alloc(type, 0);
+    PyObject *context = self == NULL ? NULL : context_with(record);
+    if (context != NULL && (self->own = PyContextVar_Set(current, record)) != NULL) {
+        self->others = PyContextVar_Set(otel_current, context);
+    }
+    Py_XDECREF(context);
+    if (self != NULL && self->others == NULL) {
+        Py_CLEAR(self);
+    }
+    return (PyObject *)self;
+}
+
+/* Undo a set, also where that happened in a context that is gone, or has been undone. */
+static int
+undo(PyObject *variable, PyObject *token)
+{
+    if (token == NULL || PyContextVar_Reset(variable, token) == 0) {
+        return 0;
+    }
+    if (!PyErr_ExceptionMatches(PyExc_ValueError) && !PyErr_ExceptionMatches(PyExc_RuntimeError)) {
+        return -1;
+    }
+    PyErr_Clear();
+    return 0;
+}
+
+static PyObject *
+entered_leave(Entered *self, PyObject *Py_UNUSED(ignored))
+{
+    return undo(current, self->own) < 0 || undo(otel_current, self->others) < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+static int
+entered_traverse(Entered *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->own);
+    Py_VISIT(self->others);
+    Py_VISIT(Py_TYPE(self));
+    return 0;
+}
+
+static int
+entered_clear(Entered *self)
+{
+    Py_CLEAR(self->own);
+    Py_CLEAR(self->others);
+    return 0;
+}
+
+static void
+entered_dealloc(Entered *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    entered_clear(self);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef entered_methods[] = {
+    {"leave", (PyCFunction)entered_leave, METH_NOARGS, NULL},
+    {NULL},
+};
+
+static PyType_Slot entered_slots[] = {
+    {Py_tp_new, entered_new}, {Py_tp_dealloc, entered_dealloc}, {Py_tp_traverse, entered_traverse},
+    {Py_tp_clear, entered_clear}, {Py_tp_methods, entered_methods}, {0, NULL},
+};
+
+static PyType_Spec entered_spec = {
+    "tailtrace.instrumentation._fast.Entered", sizeof(Entered), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE, entered_slots,
+};
+
+/* use_context(variable, Context, RequestSpan, key, parse_traceparent, tracestate_of) */
+static PyObject *
+use_context(PyObject *module, PyObject *args)
+{
+    PyObject *variable, *context, *span, *key, *parse, *state;
+    if (!PyArg_ParseTuple(args, "OOOOOO:use_context", &variable, &context, &span, &key, &parse, &state)) {
+        return NULL;
+    }
+    if (!PyContextVar_CheckExact(variable)) {
+        PyErr_SetString(PyExc_TypeError, "use_context() expected a ContextVar");
+        return NULL;
+    }
+    Py_XSETREF(otel_current, Py_NewRef(variable));
+    Py_XSETREF(otel_context, Py_NewRef(context));
+    Py_XSETREF(request_span, Py_NewRef(span));
+    Py_XSETREF(span_key, Py_NewRef(key));
+    Py_XSETREF(parse_caller, Py_NewRef(parse));
+    Py_XSETREF(write_state, Py_NewRef(state));
+    Py_RETURN_NONE;
+}
+
+/* Begin ----------------------------------------------------------------------------------------------------------- */
+
+/* What a request's headers say, borrowed. */
+typedef struct {
+    PyObject *traceparent, *tracestate, *size, *request_id, *region;
+    int in_pieces;
+} Heads;
+
+static int
+is_name(PyObject *name, const char *text, Py_ssize_t size)
+{
+    return PyBytes_GET_SIZE(name) == size && memcmp(PyBytes_AS_STRING(name), text, (size_t)size) == 0;
+}
+
+/* The headers without those of the trace: a new list; NULL without an error where they are not of the usual kind. */
+static PyObject *
+read_headers(PyObject *headers, PyObject *region_header, Heads *heads)
+{
+    PyObject *kept = PyList_New(0);
+    Py_ssize_t region_size = PyBytes_GET_SIZE(region_header);
+    for (Py_ssize_t i = 0; kept != NULL && i < PyList_GET_SIZE(headers); i++) {
+        PyObject *pair = PyList_GET_ITEM(headers, i);
+        if (!PyTuple_CheckExact(pair) || PyTuple_GET_SIZE(pair) != 2 || !PyBytes_CheckExact(PyTuple_GET_ITEM(pair, 0))
+            || !PyBytes_CheckExact(PyTuple_GET_ITEM(pair, 1))) {
+            Py_CLEAR(kept);
+            break;
+        }
+        PyObject *name = PyTuple_GET_ITEM(pair, 0), *value = PyTuple_GET_ITEM(pair, 1);
+        if (is_name(name, "traceparent", 11)) {
+            heads->traceparent = value;
+            continue;
+        }
+        if (is_name(name, "tracestate", 10)) {
+            heads->tracestate = value;
+            continue;
+        }
+        if (is_name(name, "content-length", 14)) {
+            heads->size = value;
+        }
+        else if (is_name(name, "x-request-id", 12)) {
+            heads->request_id = value;
+        }
+        else if (is_name(name, "transfer-encoding", 17)) {
+            heads->in_pieces = 1;
+        }
+        else if (region_size && is_name(name, PyBytes_AS_STRING(region_header), region_size)) {
+            heads->region = value;
+        }
+        if (PyList_Append(kept, pair) < 0) {
+            Py_CLEAR(kept);
+        }
+    }
+    return kept;
+}
+
+/* context.traceparent_of as bytes */
+static PyObject *
+traceparent(Record *record, int sampled)
+{
+    static const char digits[] = "0123456789abcdef";
+    char text[55];
+    if (!is_id(record->trace_id, 16) || !is_id(record->span_id, 8)) {
+        return NULL;
+    }
+    const unsigned char *trace_id = (const unsigned char *)PyBytes_AS_STRING(record->trace_id);
+    const unsigned char *span_id = (const unsigned char *)PyBytes_AS_STRING(record->span_id);
+    memcpy(text, "00-", 3);
+    for (int i = 0; i < 16; i++) {
+        text[3 + 2 * i] = digits[trace_id[i] >> 4];
+        text[4 + 2 * i] = digits[trace_id[i] & 15];
+    }
+    text[35] = '-';
+    for (int i = 0; i < 8; i++) {
+        text[36 + 2 * i] = digits[span_id[i] >> 4];
+        text[37 + 2 * i] = digits[span_id[i] & 15];
+    }
+    memcpy(text + 52, sampled ? "-01" : "-00", 3);
+    return PyBytes_FromStringAndSize(text, 55);
+}
+
+/* Append (name, value) to a list; the value's reference is taken. */
+static int
+append_header(PyObject *headers, PyObject *name, PyObject *value)
+{
+    PyObject *pair = value == NULL ? NULL : PyTuple_Pack(2, name, value);
+    Py_XDECREF(value);
+    int done = pair == NULL ? -1 : PyList_Append(headers, pair);
+    Py_XDECREF(pair);
+    return done;
+}
+
+static int
+set_text(PyObject *record, const char *name, PyObject *value)
+{
+    PyObject *text = PyUnicode_DecodeLatin1(PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value), NULL);
+    PyObject *set = text == NULL ? NULL : PyObject_CallMethod(record, "set", "sO", name, text);
+    Py_XDECREF(text);
+    Py_XDECREF(set);
+    return set == NULL ? -1 : 0;
+}
+
+/* The decimal number in `size`; -1 where it is none, or long. */
+static long long
+number_of(PyObject *size)
+{
+    Py_ssize_t length = PyBytes_GET_SIZE(size);
+    const char *text = PyBytes_AS_STRING(size);
+    long long number = 0;
+    if (length < 1 || length > 17) {
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < length; i++) {
+        if (text[i] < '0' || text[i] > '9') {
+            return -1;
+        }
+        number = number * 10 + (text[i] - '0');
+    }
+    return number;
+}
+
+static int
+fill_attributes(Record *record, const Heads *heads, int64_t now)
+{
+    if (record->start_ns != now) {
+        PyObject *marked = PyObject_CallMethod((PyObject *)record, "mark", "sLL", "net_in", record->start_ns, (long long)now);
+        if (marked == NULL) {
+            return -1;
+        }
+        Py_DECREF(marked);
+    }
+    long long size = heads->size == NULL ? -1 : number_of(heads->size);
+    if (size >= 0) {
+        PyObject *number = PyLong_FromLongLong(size);
+        int done = number == NULL ? -1 : PyDict_SetItem(record->attributes, s_request_size, number);
+        Py_XDECREF(number);
+        if (done < 0) {
+            return -1;
+        }
+    }
+    if (heads->request_id != NULL && set_text((PyObject *)record, "request_id", heads->request_id) < 0) {
+        return -1;
+    }
+    return heads->region == NULL ? 0 : set_text((PyObject *)record, "client.region", heads->region);
+}
+
+/* The caller that the headers name, a new reference; None where they name none. */
+static PyObject *
+caller_of(const Heads *heads)
+{
+    if (heads->traceparent == NULL || PyBytes_GET_SIZE(heads->traceparent) == 0) {
+        return Py_NewRef(Py_None);
+    }
+    PyObject *from = heads->tracestate == NULL ? empty_bytes : heads->tracestate;
+    PyObject *state = PyUnicode_DecodeLatin1(PyBytes_AS_STRING(from), PyBytes_GET_SIZE(from), NULL);
+    PyObject *caller =
+        state == NULL ? NULL : PyObject_CallFunctionObjArgs(parse_caller, heads->traceparent, state, NULL);
+    Py_XDECREF(state);
+    return caller;
+}
+
+/* begin(scope, sample, region_header) -> gateway.begin's three, or None where that has to look: another library's span is
+ * around, or the scope is of another kind. */
+static PyObject *
+begin(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    static PyObject *server;
+    if (count != 3 || !PyBytes_CheckExact(args[2]) || otel_current == NULL || random_bits == NULL || record_type == NULL) {
+        PyErr_SetString(PyExc_TypeError, "begin() expected a scope, a number and bytes");
+        return NULL;
+    }
+    if (server == NULL && (server = PyLong_FromLong(SERVER)) == NULL) {
+        return NULL;
+    }
+    PyObject *scope = args[0], *around = NULL;
+    PyObject *headers = PyDict_CheckExact(scope) ? PyDict_GetItemWithError(scope, s_headers) : NULL;
+    if (headers == NULL || !PyList_CheckExact(headers)) {
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    }
+    if (PyContextVar_Get(otel_current, NULL, &around) < 0) {
+        return NULL;
+    }
+    int alone = around == NULL || (PyDict_Check(around) && PyDict_GET_SIZE(around) == 0);
+    Py_XDECREF(around);
+    int64_t now, start_ns;
+    if (now_ns(&now) < 0) {
+        return NULL;
+    }
+    start_ns = now;
+    PyObject *began = PyDict_GetItemWithError(scope, s_begin_ns), *method = PyDict_GetItemWithError(scope, s_method);
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    if (began != NULL) {
+        start_ns = PyLong_CheckExact(began) ? PyLong_AsLongLong(began) : 0;
+        if (start_ns <= 0) {
+            PyErr_Clear();
+            alone = 0;
+        }
+    }
+    Heads heads = {0};
+    PyObject *inside = alone ? read_headers(headers, args[2], &heads) : NULL;
+    if (inside == NULL) {
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    }
+    PyObject *result = NULL, *inner = NULL, *caller = caller_of(&heads);
+    PyObject *made = caller == NULL ? NULL : record_new(record_type, NULL, NULL);
+    Record *record = (Record *)made;
+    if (made == NULL
+        || fill_record(record, method == NULL ? s_websocket : method, server, caller, args[1], start_ns) < 0
+        || fill_attributes(record, &heads, now) < 0) {
+        goto end;
+    }
+    int sampled = PyObject_IsTrue(record->sampled);
+    if (sampled < 0 || append_header(inside, b_traceparent, traceparent(record, sampled)) < 0) {
+        goto end;
+    }
+    int stated = PyObject_IsTrue(record->trace_state);
+    if (stated == 0) {
+        long weight = PyLong_AsLong(record->weight);
+        stated = weight == -1 && PyErr_Occurred() ? -1 : weight > 1;
+    }
+    if (stated > 0) {
+        PyObject *state = PyObject_CallOneArg(write_state, made);
+        PyObject *encoded = state == NULL ? NULL : PyUnicode_AsEncodedString(state, "latin-1", "replace");
+        Py_XDECREF(state);
+        stated = append_header(inside, b_tracestate, encoded);
+    }
+    if (stated < 0) {
+        goto end;
+    }
+    inner = PyDict_Copy(scope);
+    if (inner != NULL && PyDict_SetItem(inner, s_headers, inside) == 0 && PyDict_SetItem(inner, s_seen, made) == 0) {
+        int has_body = heads.in_pieces || (heads.size != NULL && !is_name(heads.size, "0", 1));
+        result = PyTuple_Pack(3, made, inner, has_body ? Py_True : Py_False);
+    }
+end:
+    Py_XDECREF(inner);
+    Py_XDECREF(made);
+    Py_XDECREF(caller);
+    Py_DECREF(inside);
+    return result;
+}
+
 /* Frames ---------------------------------------------------------------------------------------------------------- */
 
 static int
@@ -1380,7 +2223,7 @@ plain_tail(PyObject *module, PyObject *const *args, Py_ssize_t count)
 
 /* Sender ---------------------------------------------------------------------------------------------------------- */
 
-enum { IN_PYTHON, BEFORE_START, BEFORE_TOKENS };
+enum { IN_PYTHON, BEFORE_START, BEFORE_TOKENS, CLOSED };
 
 typedef struct {
     PyObject_HEAD
@@ -1511,6 +2354,16 @@ first_token(Sender *self, PyObject *message)
     return done;
 }
 
+/* One of the ways that Python takes. Held meanwhile: the answer may be closed in it. */
+static PyObject *
+by_python(PyObject *way, PyObject *message)
+{
+    Py_INCREF(way);
+    PyObject *awaitable = PyObject_CallOneArg(way, message);
+    Py_DECREF(way);
+    return awaitable;
+}
+
 /* The head of a stream, where it is of the usual kind; all else is Python's. */
 static PyObject *
 send_head(Sender *self, PyObject *message)
@@ -1531,7 +2384,7 @@ send_head(Sender *self, PyObject *message)
     if (done < 0 || PyErr_Occurred()) {
         return NULL;
     }
-    return done ? pass_on(self, message) : PyObject_CallOneArg(self->slow, message);
+    return done ? pass_on(self, message) : by_python(self->slow, message);
 }
 
 static PyObject *
@@ -1548,7 +2401,9 @@ sender_call(Sender *self, PyObject *const *args, size_t flags, PyObject *names)
     }
     PyObject *message = args[0];
     if (!self->fast) {
-        return self->head == IN_PYTHON ? PyObject_CallOneArg(self->slow, message) : send_head(self, message);
+        return self->head == CLOSED      ? pass_on(self, message)
+               : self->head == IN_PYTHON ? by_python(self->slow, message)
+                                         : send_head(self, message);
     }
     int64_t now;
     if (now_ns(&now) < 0 || push(self->times, now) < 0) {
@@ -1577,7 +2432,7 @@ sender_call(Sender *self, PyObject *const *args, size_t flags, PyObject *names)
     if (straight < 0) {
         return NULL;
     }
-    return straight ? pass_on(self, message) : PyObject_CallOneArg(self->careful, message);
+    return straight ? pass_on(self, message) : by_python(self->careful, message);
 }
 
 static int
@@ -1617,8 +2472,14 @@ sender_dealloc(Sender *self)
 }
 
 static PyObject *
-sender_take_kept(Sender *self, PyObject *Py_UNUSED(ignored))
+sender_close(Sender *self, PyObject *Py_UNUSED(ignored))
 {
+    self->fast = 0;
+    self->head = CLOSED;
+    Py_CLEAR(self->slow);
+    Py_CLEAR(self->careful);
+    Py_CLEAR(self->answer);
+    Py_CLEAR(self->record);
     size_t held = self->seen < TAIL ? self->seen : TAIL;
     PyObject *kept = PyList_New((Py_ssize_t)held);
     if (kept == NULL) {
@@ -1640,14 +2501,16 @@ sender_switch(Sender *self, PyObject *on)
     if (fast < 0) {
         return NULL;
     }
-    self->fast = (char)fast;
-    self->head = IN_PYTHON;
+    if (self->head != CLOSED) {
+        self->fast = (char)fast;
+        self->head = IN_PYTHON;
+    }
     Py_RETURN_NONE;
 }
 
 static PyMethodDef sender_methods[] = {
     {"switch", (PyCFunction)sender_switch, METH_O, NULL},
-    {"take_kept", (PyCFunction)sender_take_kept, METH_NOARGS, NULL},
+    {"close", (PyCFunction)sender_close, METH_NOARGS, NULL},
     {NULL},
 };
 
@@ -1668,7 +2531,7 @@ static PyType_Spec sender_spec = {
     sender_slots,
 };
 
-/* sender(slow, careful, send, flow, times, answer, record) -> (send, switch, take_kept) */
+/* answer.plain_sender */
 static PyObject *
 make_sender(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
@@ -1693,13 +2556,7 @@ make_sender(PyObject *module, PyObject *const *args, Py_ssize_t count)
         self->function = PyMethod_GET_FUNCTION(self->send);
         self->of = PyMethod_GET_SELF(self->send);
     }
-    PyObject *turn = PyObject_GetAttr((PyObject *)self, s_switch);
-    PyObject *take = turn == NULL ? NULL : PyObject_GetAttr((PyObject *)self, s_take_kept);
-    PyObject *result = take == NULL ? NULL : PyTuple_Pack(3, self, turn, take);
-    Py_DECREF(self);
-    Py_XDECREF(turn);
-    Py_XDECREF(take);
-    return result;
+    return (PyObject *)self;
 }
 
 /* Round trip ------------------------------------------------------------------------------------------------------ */
@@ -1722,40 +2579,190 @@ tcp_info(PyObject *module, PyObject *descriptor)
     return Py_BuildValue("KI", (unsigned long long)info.tcpi_rtt * 1000, (unsigned int)info.tcpi_total_retrans);
 }
 
-/* Loop probe ------------------------------------------------------------------------------------------------------ */
+/* End ------------------------------------------------------------------------------------------------------------- */
 
-/* probe_tick(seconds, schedstat) -> (seconds of the monotonic clock, CPU ns, run-queue ns; these None where unread).
- *
- * The sleep is without the interpreter, whose being late is what is measured; after it nothing is waited for twice. */
+/* answer.client_of */
 static PyObject *
-probe_tick(PyObject *module, PyObject *args)
+client_of(PyObject *module, PyObject *cycle)
 {
-    double seconds;
-    int file;
-    if (!PyArg_ParseTuple(args, "di:probe_tick", &seconds, &file)) {
+    PyObject *transport = PyObject_GetAttr(cycle, s_transport), *given = NULL, *file = NULL, *found = NULL;
+    if (transport == Py_None) {
+        found = Py_NewRef(Py_None);
+    }
+    else if (transport != NULL
+             && (given = PyObject_CallMethodOneArg(transport, s_get_extra_info, s_socket)) != NULL) {
+        if (given == Py_None) {
+            found = Py_BuildValue("ii", 0, 0);
+        }
+        else if ((file = PyObject_CallMethodNoArgs(given, s_fileno)) != NULL) {
+            found = tcp_info(module, file);
+        }
+    }
+    Py_XDECREF(transport);
+    Py_XDECREF(given);
+    Py_XDECREF(file);
+    return found;
+}
+
+/* Record.finish of a request that went well; 0 or -1 with an error. */
+static int
+finish_record(Record *record, int64_t end_ns)
+{
+    if (record->end_ns) {
+        return 0;
+    }
+    end_ns = end_ns < record->start_ns ? record->start_ns : end_ns;
+    if (record->engine != NULL && record->engine != Py_None) {
+        PyObject *closed = PyObject_CallMethod(record->engine, "close", "OL", (PyObject *)record, (long long)end_ns);
+        if (closed == NULL) {
+            return -1;
+        }
+        Py_DECREF(closed);
+    }
+    record->end_ns = end_ns;
+    if (record->first_ns) {
+        PyObject *id = PyLong_FromVoidPtr(record);
+        if (id == NULL || PyDict_DelItem(streaming_now, id) < 0) {
+            if (id == NULL || !PyErr_ExceptionMatches(PyExc_KeyError)) {
+                Py_XDECREF(id);
+                return -1;
+            }
+            PyErr_Clear();
+        }
+        Py_DECREF(id);
+    }
+    int sampled = PyObject_IsTrue(record->sampled);
+    if (sampled <= 0) {
+        return sampled;
+    }
+    PyObject *submit = PyDict_GetItemWithError(record_module, s_submit);
+    if (submit == NULL) {
+        if (!PyErr_Occurred()) {
+            PyErr_SetString(PyExc_AttributeError, "submit");
+        }
+        return -1;
+    }
+    Py_INCREF(submit);
+    PyObject *put = PyObject_CallOneArg(submit, (PyObject *)record);
+    Py_DECREF(submit);
+    Py_XDECREF(put);
+    return put == NULL ? -1 : 0;
+}
+
+/* finish_well(record, status, connection, end_ns): answer._finish_well */
+static PyObject *
+finish_well(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 4 || record_type == NULL || !Py_IS_TYPE(args[0], record_type) || !PyTuple_CheckExact(args[2])
+        || PyTuple_GET_SIZE(args[2]) != 2) {
+        PyErr_SetString(PyExc_TypeError, "finish_well() expected a Record, a status, a pair and nanoseconds");
         return NULL;
     }
-    if (!(seconds >= 0 && seconds <= 10)) {
-        PyErr_SetString(PyExc_ValueError, "probe_tick() expected 0 to 10 seconds");
+    Record *record = (Record *)args[0];
+    long long end_ns = PyLong_AsLongLong(args[3]);
+    if ((end_ns == -1 && PyErr_Occurred()) || PyDict_SetItem(record->attributes, s_status_code, args[1]) < 0) {
+        return NULL;
+    }
+    PyObject *names[] = {s_client_rtt, s_retransmits};
+    for (int i = 0; i < 2; i++) {
+        PyObject *value = PyTuple_GET_ITEM(args[2], i);
+        int set = PyObject_IsTrue(value);
+        if (set < 0 || (set && PyDict_SetItem(record->attributes, names[i], value) < 0)) {
+            return NULL;
+        }
+    }
+    return finish_record(record, end_ns) < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+/* name_after_route(record, scope) -> whether it did what gateway.name_after_route does; else that has to. */
+static PyObject *
+name_after_route(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 2 || record_type == NULL || !Py_IS_TYPE(args[0], record_type) || !PyDict_CheckExact(args[1])) {
+        Py_RETURN_FALSE;
+    }
+    Record *record = (Record *)args[0];
+    PyObject *route = PyDict_GetItemWithError(args[1], s_route);
+    if (route == NULL || record->name == NULL || !PyUnicode_Check(record->name)) {
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_False);
+    }
+    PyObject *path = PyObject_GetAttr(route, s_path);
+    if (path == NULL || !PyUnicode_CheckExact(path)) {
+        PyErr_Clear();
+        Py_XDECREF(path);
+        Py_RETURN_FALSE;
+    }
+    Py_SETREF(path, PyUnicode_Substring(path, 0, MAX_PATH));
+    PyObject *name = path == NULL ? NULL : PyUnicode_FromFormat("%U %U", record->name, path);
+    int done = name == NULL ? -1 : PyDict_SetItem(record->attributes, s_tailtrace_route, path);
+    if (done == 0) {
+        Py_XSETREF(record->name, Py_NewRef(name));
+    }
+    Py_XDECREF(name);
+    Py_XDECREF(path);
+    return done < 0 ? NULL : Py_NewRef(Py_True);
+}
+
+/* Loop probe ------------------------------------------------------------------------------------------------------ */
+
+#define MAX_TICKS 64
+
+/* The run-queue nanoseconds in a thread's schedstat; -1 where it cannot be read. */
+static long long
+run_queue_ns(int file)
+{
+    char text[128];
+    ssize_t size = pread(file, text, sizeof text - 1, 0);
+    unsigned long long cpu, queue;
+    if (size <= 0) {
+        return -1;
+    }
+    text[size] = 0;
+    return sscanf(text, "%llu %llu", &cpu, &queue) == 2 && queue <= LLONG_MAX ? (long long)queue : -1;
+}
+
+/* probe_ticks(seconds, count, schedstat) -> [(seconds of the monotonic clock, run-queue ns or None), ...]
+ *
+ * `count` sleeps of `seconds`, each without the interpreter, whose being late is what is measured: it is given back as
+ * soon as the clock is read, so that a busy loop waits for no more than that. */
+static PyObject *
+probe_ticks(PyObject *module, PyObject *args)
+{
+    double seconds;
+    int count, file;
+    if (!PyArg_ParseTuple(args, "dii:probe_ticks", &seconds, &count, &file)) {
+        return NULL;
+    }
+    if (!(seconds >= 0 && seconds <= 10) || count < 1 || count > MAX_TICKS) {
+        PyErr_Format(PyExc_ValueError, "probe_ticks() expected 0 to 10 seconds and 1 to %d ticks", MAX_TICKS);
         return NULL;
     }
     int64_t ns = (int64_t)(seconds * 1e9);
-    struct timespec pause = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)}, now;
-    Py_BEGIN_ALLOW_THREADS
-    nanosleep(&pause, NULL);
-    Py_END_ALLOW_THREADS
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    double at = (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-    char text[128];
-    ssize_t size = file < 0 ? -1 : pread(file, text, sizeof text - 1, 0);
-    unsigned long long cpu, queue;
-    if (size > 0) {
-        text[size] = 0;
-        if (sscanf(text, "%llu %llu", &cpu, &queue) == 2) {
-            return Py_BuildValue("dKK", at, cpu, queue);
+    double at[MAX_TICKS];
+    long long queue[MAX_TICKS];
+    for (int i = 0; i < count; i++) {
+        struct timespec pause = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)}, now;
+        Py_BEGIN_ALLOW_THREADS
+        if (i) {
+            queue[i - 1] = run_queue_ns(file);
+        }
+        nanosleep(&pause, NULL);
+        Py_END_ALLOW_THREADS
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        at[i] = (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+    }
+    queue[count - 1] = run_queue_ns(file);
+    PyObject *ticks = PyList_New(count);
+    for (int i = 0; ticks != NULL && i < count; i++) {
+        PyObject *tick = queue[i] < 0 ? Py_BuildValue("dO", at[i], Py_None) : Py_BuildValue("dL", at[i], queue[i]);
+        if (tick == NULL) {
+            Py_CLEAR(ticks);
+        }
+        else {
+            PyList_SET_ITEM(ticks, i, tick);
         }
     }
-    return Py_BuildValue("dOO", at, Py_None, Py_None);
+    return ticks;
 }
 
 /* Module ---------------------------------------------------------------------------------------------------------- */
@@ -1787,16 +2794,27 @@ execute(PyObject *module)
         || text(&s_trace_id, "trace_id") < 0 || text(&s_parent_span_id, "parent_span_id") < 0
         || text(&s_start_ns, "start_ns") < 0 || text(&s_end_ns, "end_ns") < 0 || text(&s_stages, "stages") < 0
         || text(&s_deliver, "deliver") < 0 || text(&s_name, "__name__") < 0
-        || text(&s_switch, "switch") < 0 || text(&s_take_kept, "take_kept") < 0 || text(&s_type, "type") < 0
+        || text(&s_type, "type") < 0
         || text(&s_status, "status") < 0 || text(&s_headers, "headers") < 0 || text(&s_body, "body") < 0
         || text(&s_streaming, "streaming") < 0 || text(&s_first_ns, "first_ns") < 0
         || text(&s_answer_ns, "answer_ns") < 0 || text(&s__start_ns, "_start_ns") < 0
         || text(&s__status, "_status") < 0 || text(&s__framed, "_framed") < 0 || text(&s__size, "_size") < 0
-        || text(&s__fast, "_fast") < 0) {
+        || text(&s__fast, "_fast") < 0 || text(&s_sampled, "sampled") < 0 || text(&s_trace_state, "trace_state") < 0
+        || text(&s_size, "size") < 0 || text(&s_method, "method") < 0 || text(&s_begin_ns, "tailtrace.begin_ns") < 0
+        || text(&s_seen, "tailtrace.request") < 0 || text(&s_websocket, "WEBSOCKET") < 0
+        || text(&s_request_size, "http.request.body.size") < 0 || text(&s_transport, "transport") < 0
+        || text(&s_get_extra_info, "get_extra_info") < 0 || text(&s_socket, "socket") < 0 || text(&s_fileno, "fileno") < 0
+        || text(&s_submit, "submit") < 0 || text(&s_engine_of_new, "engine_of_new") < 0 || text(&s_status_code, "http.response.status_code") < 0
+        || text(&s_client_rtt, "tailtrace.client_rtt_ns") < 0 || text(&s_retransmits, "tailtrace.client_retransmits") < 0
+        || text(&s_route, "route") < 0 || text(&s_path, "path") < 0 || text(&s_tailtrace_route, "tailtrace.route") < 0
+        || (b_traceparent = PyBytes_FromString("traceparent")) == NULL
+        || (b_tracestate = PyBytes_FromString("tracestate")) == NULL) {
         return -1;
     }
     if (add_type(module, &marks_spec, &marks_type) < 0 || add_type(module, &times_spec, &times_type) < 0
         || add_type(module, &stage_spec, &stage_type) < 0 || add_type(module, &sender_spec, &sender_type) < 0
+        || add_type(module, &record_spec, &record_base) < 0 || add_type(module, &buffer_spec, &buffer_type) < 0
+        || add_type(module, &entered_spec, &entered_type) < 0
         || PyModule_AddIntConstant(module, "interface", INTERFACE) < 0) {
         return -1;
     }
@@ -1808,10 +2826,16 @@ static PyMethodDef functions[] = {
     {"use_bounds", use_bounds, METH_O, NULL},
     {"use_scopes", use_scopes, METH_VARARGS, NULL},
     {"use_encoders", use_encoders, METH_VARARGS, NULL},
+    {"use_requests", use_requests, METH_VARARGS, NULL},
+    {"use_context", use_context, METH_VARARGS, NULL},
+    {"begin", (PyCFunction)(void (*)(void))begin, METH_FASTCALL, NULL},
     {"one_chat_text", one_chat_text, METH_O, NULL},
     {"plain_tail", (PyCFunction)(void (*)(void))plain_tail, METH_FASTCALL, NULL},
     {"tcp_info", tcp_info, METH_O, NULL},
-    {"probe_tick", probe_tick, METH_VARARGS, NULL},
+    {"client_of", client_of, METH_O, NULL},
+    {"finish_well", (PyCFunction)(void (*)(void))finish_well, METH_FASTCALL, NULL},
+    {"name_after_route", (PyCFunction)(void (*)(void))name_after_route, METH_FASTCALL, NULL},
+    {"probe_ticks", probe_ticks, METH_VARARGS, NULL},
     {"sender", (PyCFunction)(void (*)(void))make_sender, METH_FASTCALL, NULL},
     {"encode_request", (PyCFunction)(void (*)(void))encode_request, METH_FASTCALL, NULL},
     {NULL},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from tailtrace.instrumentation import clock, sse, tcp_info
 from tailtrace.instrumentation.native import native
@@ -30,19 +30,22 @@ _TOKEN_TYPES: Final = (
 _FRAMED: Final = (b"text/event-stream", b"application/x-ndjson", b"application/ndjson", b"application/json")
 
 
-def _no_switch(on: bool) -> None:
-    """The answer is over."""
+class Sender(Protocol):
+    """The `send` that the app gets."""
 
+    def __call__(self, message: Message, /) -> Awaitable[None]: ...
 
-Sender = tuple[Send, Callable[[bool], None], Callable[[], list[Message]]]
+    def switch(self, on: bool, /) -> None:
+        """Turn the fast path on or off."""
+
+    def close(self) -> list[Message]:
+        """From now on only pass on; the last messages of the fast path, which it lets go as all else it held."""
 
 
 def plain_sender(
     slow: Send, careful: Send, send: Send, flow: Any, times: TokenMarks, answer: Any, record: Record
 ) -> Sender:
-    """The `send` that the app gets, the switch of its fast path, and what gives (and lets go) the last messages of it.
-
-    One plain function, because every chunk passes it: on the fast path a clock read and two list writes, then the
+    """One plain function, because every chunk passes it: on the fast path a clock read and two list writes, then the
     server's own awaitable. Only a send that will wait, by the server's own flag, is `careful`; where the server shows
     no flag (`flow` is None), one in 32. Off the fast path it is `slow`; the one in C does what that does for the usual
     start of a stream itself, on `answer` and `record`.
@@ -54,9 +57,12 @@ def plain_sender(
 
     def switch(on: bool) -> None:
         nonlocal fast
-        fast = on
+        fast = on and slow is not send
 
-    def take_kept() -> list[Message]:
+    def close() -> list[Message]:
+        nonlocal fast, slow, careful
+        fast = False
+        slow = careful = send
         taken = list(kept)
         kept.clear()
         return taken
@@ -85,11 +91,41 @@ def plain_sender(
             return careful(message)
         return slow(message)
 
-    return by_sample if flow is None else by_flag, switch, take_kept
+    sender: Any = by_sample if flow is None else by_flag
+    sender.switch, sender.close = switch, close
+    made: Sender = sender
+    return made
 
 
 _sender: Callable[[Send, Send, Send, Any, TokenMarks, Any, Record], Sender] = (
     plain_sender if native is None else native.sender
+)
+
+
+def plain_client_of(cycle: Any) -> tuple[int, int] | None:
+    """`tcp_info` of the connection that the server's cycle writes to; None where it shows no transport."""
+    transport = cycle.transport
+    return None if transport is None else tcp_info.of_socket(transport.get_extra_info("socket"))
+
+
+def plain_finish_well(record: Record, status: int, connection: tuple[int, int], end_ns: int) -> None:
+    """The end of a request that was answered as it should be."""
+    record.attributes["http.response.status_code"] = status
+    _tell_connection(record, connection)
+    record.finish("ok", end_ns)
+
+
+def _tell_connection(record: Record, connection: tuple[int, int]) -> None:
+    rtt_ns, retransmits = connection
+    if rtt_ns:
+        record.attributes["tailtrace.client_rtt_ns"] = rtt_ns
+    if retransmits:
+        record.attributes["tailtrace.client_retransmits"] = retransmits
+
+
+_client_of: Callable[[Any], tuple[int, int] | None] = plain_client_of if native is None else native.client_of
+_finish_well: Callable[[Record, int, tuple[int, int], int], None] = (
+    plain_finish_well if native is None else native.finish_well
 )
 
 
@@ -107,22 +143,20 @@ class Answer:
     _framed = False
     _framed_json = False
     _frames: sse.Frames | None = None
+    _in_tokens = True
+    _blocked: list[tuple[int, int]] | None = None
 
     def __init__(self, record: Record, send: Send, ends: tuple[Any, Any] = (None, None)) -> None:
         """`ends`: the connection's two addresses, server's and client's, as the scope names them."""
         self._record = record
         self._ends = ends
         self._server_send = send
-        self._blocked: list[tuple[int, int]] = []
         # uvicorn: the cycle knows whether the next send will wait and whether the client is gone.
         self._cycle: Any = getattr(send, "__self__", None)
         self._flow: Any = getattr(self._cycle, "flow", None)
         if not hasattr(self._flow, "write_paused"):
             self._flow = None
-        self._stream_send: Send = self._before_tokens
-        self.send, self._switch, self._take_kept = _sender(
-            self._slow, self._careful, send, self._flow, record.times, self, record
-        )
+        self.send = _sender(self._slow, self._careful, send, self._flow, record.times, self, record)
 
     @property
     def sees_client(self) -> bool:
@@ -137,7 +171,7 @@ class Answer:
     def _slow(self, message: Message) -> Awaitable[None]:
         kind = message["type"]
         if kind == "http.response.body":
-            return self._stream_send(message)
+            return self._before_tokens(message) if self._in_tokens else self._plain(message)
         if kind == "http.response.start":
             self._begin(message)
         return self._server_send(message)
@@ -159,7 +193,8 @@ class Answer:
                 record.streaming = True
                 self._framed = content_type.startswith(_FRAMED)
                 self._frames = None
-                self._stream_send = self._before_tokens
+                if not self._in_tokens:
+                    self._in_tokens = True
                 record.tail = None
                 return
             record.tail = deque(maxlen=_TAIL)
@@ -167,7 +202,7 @@ class Answer:
             record.streaming = False
             record.tail = deque(maxlen=2)
             self._framed_json = content_type.startswith(b"application/json")
-        self._stream_send = self._plain
+        self._in_tokens = False
 
     async def _plain(self, message: Message) -> None:
         """Bodies that are not tokens: timed one by one, since they are few or large."""
@@ -231,7 +266,7 @@ class Answer:
 
     def _set_fast(self, on: bool) -> None:
         self._fast = on
-        self._switch(on)
+        self.send.switch(on)
 
     async def _careful(self, message: Message) -> None:
         """A send that may wait, is a sample, or is the last; the fast path has marked it already."""
@@ -255,7 +290,7 @@ class Answer:
             self._done_ns = max(self._done_ns, after)
         if after - before < _BLOCKED_NS:
             return
-        blocked = self._blocked
+        blocked = self._blocked = self._blocked or []
         blocked.append((before, after))
         if len(blocked) > _MAX_BLOCKED:
             at = min(range(len(blocked) - 1), key=lambda i: blocked[i + 1][0] - blocked[i][1])
@@ -264,22 +299,28 @@ class Answer:
     def finish(self, failed: type[BaseException] | None) -> None:
         """The app has returned, or raised `failed`."""
         record = self._record
-        self._let_go()
+        # What the app still holds of us no longer holds us: no circle for the cycle collector to find.
+        kept = self.send.close()
+        if kept:
+            if record.tail is None:
+                record.tail = kept
+            else:
+                record.tail.extend(kept)
         if self._bodies <= 2 and not record.streaming and self._done_ns:
             # A whole answer handed over at once: all of it is sending.
             record.mark("stream_out", self._start_ns, self._done_ns)
         else:
-            for before, after in self._blocked:
+            for before, after in self._blocked or ():
                 record.mark("stream_out", before, after)
         if self._size and not record.first_ns:
             record.attributes["http.response.body.size"] = self._size
+        connection = self._connection()
+        if failed is None and self._done_ns and not self._left and 0 < self._status < 400:
+            _finish_well(record, self._status, connection, self._done_ns)
+            return
         if self._status:
             record.attributes["http.response.status_code"] = self._status
-        rtt_ns, retransmits = self._connection()
-        if rtt_ns:
-            record.attributes["tailtrace.client_rtt_ns"] = rtt_ns
-        if retransmits:
-            record.attributes["tailtrace.client_retransmits"] = retransmits
+        _tell_connection(record, connection)
         outcome, error = self._outcome(failed)
         record.finish(outcome, self._done_ns if outcome != "error" else 0, error)
 
@@ -299,26 +340,10 @@ class Answer:
         outcome = of_status(self._status)
         return outcome, str(self._status) if outcome in {"error", "timeout"} else ""
 
-    def _let_go(self) -> None:
-        """Undo the circles of self and its functions: the cycle collector would have to walk the whole application."""
-        self._set_fast(False)
-        kept = self._take_kept()
-        if kept:
-            record = self._record
-            if record.tail is None:
-                record.tail = kept
-            else:
-                record.tail.extend(kept)
-        self._stream_send = self._server_send
-        self._switch = _no_switch
-        del self.send, self._take_kept
-
     def _connection(self) -> tuple[int, int]:
         """The kernel's round trip to the client in ns, and retransmits: by the server's socket, else by addresses."""
-        transport = getattr(self._cycle, "transport", None)
         try:
-            if transport is not None:
-                return tcp_info.of_socket(transport.get_extra_info("socket"))
-            return tcp_info.of_addresses(*self._ends)
+            found = _client_of(self._cycle) if hasattr(self._cycle, "transport") else None
+            return tcp_info.of_addresses(*self._ends) if found is None else found
         except (OSError, ValueError, struct.error, AttributeError, TypeError, IndexError):
             return tcp_info.NOTHING

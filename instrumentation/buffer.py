@@ -6,8 +6,9 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tailtrace.instrumentation.native import native
 from tailtrace.instrumentation.record import Record
 
 # What a record holds in memory, roughly: measured with tracemalloc, so that the limit in bytes means something.
@@ -51,27 +52,35 @@ def weigh(item: Any) -> tuple[int, int]:
     return 1, _STAGE_BYTES
 
 
-class Buffer:
-    """Holds items until the background thread takes them.
+class PlainBufferBase:
+    """The items, how many spans and bytes they are, and how they come and go.
 
     The lock is reentrant because a destructor may end a stream while this very thread holds it, and it is never held
-    over anything that waits.
+    over anything that waits. In C the interpreter's own lock does.
     """
 
-    def __init__(self, max_spans: int, max_bytes: int, wake_spans: int, losses: Losses) -> None:
+    def __init__(
+        self,
+        max_spans: int,
+        max_bytes: int,
+        wake_spans: int,
+        lose: Callable[[str, int], None],
+        wake: Callable[[None], None],
+        /,
+    ) -> None:
+        """`lose("full", spans)` tells what was dropped; `wake(None)` that `wake_spans` have come in."""
         self._items: deque[tuple[Any, int, int]] = deque()
         self._lock = threading.RLock()
         self._max_spans = max_spans
         self._max_bytes = max_bytes
         self._wake_spans = wake_spans
-        self._losses = losses
+        self._lose = lose
+        self._wake = wake
         self._woken = False
         self.spans = 0
         self.bytes = 0
-        # A SimpleQueue and not an Event: its put may be called from a destructor.
-        self.wake: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
 
-    def put(self, item: Any) -> None:
+    def put(self, item: Any, /) -> None:
         spans, size = weigh(item)
         with self._lock:
             self._items.append((item, spans, size))
@@ -81,12 +90,12 @@ class Buffer:
                 _, spans, size = self._items.popleft()
                 self.spans -= spans
                 self.bytes -= size
-                self._losses.add("full", spans)
+                self._lose("full", spans)
             if self.spans >= self._wake_spans and not self._woken:
                 self._woken = True
-                self.wake.put(None)
+                self._wake(None)
 
-    def take(self, max_spans: int) -> list[tuple[Any, int]]:
+    def take(self, max_spans: int, /) -> list[tuple[Any, int]]:
         """The oldest items, about `max_spans` spans of them, and how many each is."""
         taken: list[tuple[Any, int]] = []
         count = 0
@@ -100,12 +109,33 @@ class Buffer:
                 taken.append((item, spans))
         return taken
 
-    def drop_all(self, reason: str) -> int:
-        """Give everything up; returns the spans lost."""
+    def clear(self) -> int:
+        """Let everything go; the spans that were held."""
         with self._lock:
             lost = self.spans
             self._items.clear()
             self.spans = self.bytes = 0
+        return lost
+
+
+if TYPE_CHECKING or native is None:
+    BufferBase = PlainBufferBase
+else:
+    BufferBase = native.BufferBase
+
+
+class Buffer(BufferBase):
+    """Holds items until the background thread takes them."""
+
+    def __init__(self, max_spans: int, max_bytes: int, wake_spans: int, losses: Losses) -> None:
+        # A SimpleQueue and not an Event: its put may be called from a destructor.
+        self.wake: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        super().__init__(max_spans, max_bytes, wake_spans, losses.add, self.wake.put)
+        self._losses = losses
+
+    def drop_all(self, reason: str) -> int:
+        """Give everything up; returns the spans lost."""
+        lost = self.clear()
         if lost:
             self._losses.add(reason, lost)
         return lost

@@ -6,12 +6,13 @@ import contextvars
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from concurrent.futures import Executor, ProcessPoolExecutor
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace as otel_trace
 from opentelemetry.context import Context
 
+from tailtrace.instrumentation.native import native
 from tailtrace.instrumentation.record import CURRENT, Record, Remote, Scope, live
 
 P = ParamSpec("P")
@@ -204,7 +205,7 @@ class RequestSpan(otel_trace.NonRecordingSpan):
 _SPAN_KEY = next(iter(otel_trace.set_span_in_context(otel_trace.INVALID_SPAN, Context())))
 
 
-class Entered:
+class PlainEntered:
     """A record made current, for us and for OpenTelemetry. Left in the frame that entered it."""
 
     __slots__ = ("_otel", "_token")
@@ -215,8 +216,29 @@ class Entered:
         self._otel = otel_context.attach(Context({**otel_context.get_current(), _SPAN_KEY: RequestSpan(record)}))
 
     def leave(self) -> None:
-        reset(self._token)
+        try:
+            CURRENT.reset(self._token)
+        except (ValueError, RuntimeError):
+            pass
         try:
             self._otel.var.reset(self._otel)
         except (ValueError, RuntimeError):
             pass
+
+
+def _otel_variable() -> Any:
+    """The context variable that OpenTelemetry's context lives in; another runtime's than Python's has none."""
+    token = otel_context.attach(otel_context.get_current())
+    otel_context.detach(token)
+    return getattr(token, "var", None)
+
+
+_variable = _otel_variable()
+# Whether `native.begin` and `native.Entered` can be used.
+in_c: Final = native is not None and isinstance(_variable, contextvars.ContextVar)
+
+if TYPE_CHECKING or not in_c:
+    Entered = PlainEntered
+else:
+    native.use_context(_variable, Context, RequestSpan, _SPAN_KEY, parse_traceparent, tracestate_of)
+    Entered = native.Entered

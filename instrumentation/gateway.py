@@ -13,8 +13,16 @@ from typing import Any, Final
 
 from tailtrace.instrumentation import clock, runtime
 from tailtrace.instrumentation.answer import Answer
-from tailtrace.instrumentation.context import Entered, otel_scope, parse_traceparent, traceparent_of, tracestate_of
+from tailtrace.instrumentation.context import (
+    Entered,
+    in_c,
+    otel_scope,
+    parse_traceparent,
+    traceparent_of,
+    tracestate_of,
+)
 from tailtrace.instrumentation.dependencies import time_named_parts
+from tailtrace.instrumentation.native import native
 from tailtrace.instrumentation.otlp import SERVER
 from tailtrace.instrumentation.outcome import of_exception
 from tailtrace.instrumentation.record import Record
@@ -28,6 +36,7 @@ Send = Callable[[Message], Awaitable[None]]
 
 _SEEN: Final = "tailtrace.request"
 _MAX_PATH: Final = 200
+_MAX_DIGITS: Final = 17
 _may_log = Every(60.0, time.monotonic)
 
 
@@ -115,9 +124,21 @@ class Gateway:
             watch_loop()
 
 
-def begin(scope: Message, sample: int, region_header: bytes = b"") -> tuple[Record, Message, bool]:
+Begun = tuple[Record, Message, bool]
+
+
+def begin(scope: Message, sample: int, region_header: bytes = b"") -> Begun:
     """A record for this call, the scope the app gets (its `traceparent` names the record's span), and whether the
     headers speak of a body."""
+    if in_c:
+        begun: Begun | None = native.begin(scope, sample, region_header)
+        if begun is not None:
+            return begun
+    return plain_begin(scope, sample, region_header)
+
+
+def plain_begin(scope: Message, sample: int, region_header: bytes = b"") -> Begun:
+    """The same in Python, and for scopes of every kind."""
     # Where the server says when the message began, the time until its headers were here is the request's too.
     now_ns = clock.now_ns()
     start_ns = scope.get("tailtrace.begin_ns", now_ns)
@@ -139,7 +160,7 @@ def begin(scope: Message, sample: int, region_header: bytes = b"") -> tuple[Reco
                 request_id = pair[1]
             elif name == b"transfer-encoding":
                 in_pieces = True
-            elif name == region_header:
+            elif region_header and name == region_header:
                 region = pair[1]
     parent = parse_traceparent(traceparent, tracestate.decode("latin-1")) if traceparent else None
     around = otel_scope()
@@ -149,7 +170,7 @@ def begin(scope: Message, sample: int, region_header: bytes = b"") -> tuple[Reco
     record = Record(scope.get("method", "WEBSOCKET"), SERVER, parent, sample, start_ns)
     if start_ns != now_ns:
         record.mark("net_in", start_ns, now_ns)
-    if size is not None and size.isdigit():
+    if size is not None and size.isdigit() and len(size) <= _MAX_DIGITS:
         record.attributes["http.request.body.size"] = int(size)
     if request_id is not None:
         record.set("request_id", request_id.decode("latin-1"))
@@ -163,6 +184,12 @@ def begin(scope: Message, sample: int, region_header: bytes = b"") -> tuple[Reco
 
 def name_after_route(record: Record, scope: Mapping[str, Any]) -> None:
     """`POST /v1/chat/completions`: the route's pattern, never the path with its ids, unless there is no route."""
+    if native is None or not native.name_after_route(record, scope):
+        plain_name_after_route(record, scope)
+
+
+def plain_name_after_route(record: Record, scope: Mapping[str, Any]) -> None:
+    """The same in Python, and for scopes of every kind."""
     route = getattr(scope.get("route"), "path", None)
     method = record.name
     if isinstance(route, str):

@@ -10,6 +10,7 @@ import os
 import random
 
 _random = random.Random()
+random_bits = _random.getrandbits
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: _random.seed())

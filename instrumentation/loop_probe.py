@@ -32,6 +32,8 @@ log = logging.getLogger("tailtrace")
 
 PERIOD_S: Final = 0.01
 WINDOW_S: Final = 1.0
+# A quarter of a window: `end` is looked at in between.
+_TICKS: Final = 25
 _STATS: Final = (("p50", 0.5), ("p99", 0.99), ("max", 1.0))
 
 
@@ -86,20 +88,21 @@ class LoopProbe:
         own = KeptFile(f"/proc/self/task/{threading.get_native_id()}/schedstat")
         late: list[float] = []
         queued: list[float] = []
-        before = _schedstat(own)
+        stat = _schedstat(own)
+        before = stat[1] if stat else None
         loop_before = _schedstat(self._loop_stat)
         began = asked = time.monotonic()
         try:
             while not self._stop.is_set() and not self._loop.is_closed():
-                now, stat = _tick(own)
-                late.append(max(0.0, now - asked - PERIOD_S))
-                queued.append((stat[1] - before[1]) / 1e9 if stat and before else 0.0)
-                asked, before = now, stat
-                if now - began >= WINDOW_S:
+                for now, queue_ns in _ticks(own):
+                    late.append(max(0.0, now - asked - PERIOD_S))
+                    queued.append((queue_ns - before) / 1e9 if queue_ns is not None and before is not None else 0.0)
+                    asked, before = now, queue_ns
+                if asked - began >= WINDOW_S:
                     loop_now = _schedstat(self._loop_stat)
                     lags, self._lags = self._lags, []
-                    self._send(now - began, lags, late, queued, loop_before, loop_now)
-                    began, loop_before = now, loop_now
+                    self._send(asked - began, lags, late, queued, loop_before, loop_now)
+                    began, loop_before = asked, loop_now
                     late, queued = [], []
         except Exception:
             log.exception("tailtrace: the loop probe ended")
@@ -135,14 +138,15 @@ class LoopProbe:
         self._put(points)
 
 
-def _tick(own: KeptFile) -> tuple[float, tuple[int, int] | None]:
-    """Sleep for a period: when this thread ran again, and its CPU and run-queue nanoseconds so far."""
+def _ticks(own: KeptFile) -> list[tuple[float, int | None]]:
+    """Sleep for some periods: when this thread ran again after each, and its run-queue nanoseconds so far."""
     if native is not None and own.descriptor >= 0:
-        # One wait for the interpreter a tick, where Python's sleep and read make two: a busy loop gives way less.
-        now, cpu_ns, queue_ns = native.probe_tick(PERIOD_S, own.descriptor)
-        return now, None if cpu_ns is None else (cpu_ns, queue_ns)
+        # One short hold of the interpreter a tick, where Python makes two long ones: a busy loop gives way less.
+        ticks: list[tuple[float, int | None]] = native.probe_ticks(PERIOD_S, _TICKS, own.descriptor)
+        return ticks
     time.sleep(PERIOD_S)
-    return time.monotonic(), _schedstat(own)
+    now, stat = time.monotonic(), _schedstat(own)
+    return [(now, stat[1] if stat else None)]
 
 
 def _schedstat(file: KeptFile | None) -> tuple[int, int] | None:

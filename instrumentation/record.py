@@ -34,6 +34,9 @@ count_loss: Callable[[str, int], None] = lambda reason, spans: None  # noqa: E73
 # Records that hold token times, so that the background thread can fold those of endless streams.
 streaming_now: dict[int, Record] = {}
 
+# What stands in `engine` of a new record; an engine's hooks put their own in.
+engine_of_new: Any = None
+
 
 class Remote:
     """A caller elsewhere: another process, thread or library."""
@@ -49,8 +52,8 @@ class Remote:
         self.trace_state = trace_state
 
 
-class Record:
-    """One request as seen by this process. Times are marks of `clock.now_ns`; defaults stand on the class."""
+class PlainRecordBase:
+    """What a record keeps, and how it begins. The defaults stand on the class, since most are never set."""
 
     parent_span_id = b""
     trace_state = ""
@@ -98,6 +101,35 @@ class Record:
         self.attributes: dict[str, Any] = {}
         self.stages: list[Stage] = []
         self.times = TokenMarks()
+        if engine_of_new is not None:
+            self.engine = engine_of_new
+
+
+def chosen(trace_id: bytes, sample: int) -> bool:
+    """Whether one-in-`sample` sampling keeps this trace; the same answer in every process (0 keeps none)."""
+    return sample > 0 and int.from_bytes(trace_id[-7:], "big") * sample < 1 << 56
+
+
+def weight_of(trace_state: str) -> int:
+    """How many requests a sampled one stands for: the `tailtrace=N` member of a tracestate, 1 where there is none."""
+    for member in trace_state.split(","):
+        name, _, value = member.strip().partition("=")
+        if name == "tailtrace" and value.isdecimal():
+            return max(1, int(value[:9]))
+    return 1
+
+
+if TYPE_CHECKING or native is None:
+    RecordBase = PlainRecordBase
+else:
+    native.use_requests(ids.random_bits, chosen, weight_of, globals())
+    RecordBase = native.RecordBase
+
+
+class Record(RecordBase):
+    """One request as seen by this process. Times are marks of `clock.now_ns`."""
+
+    __slots__ = ()
 
     @property
     def record(self) -> Record:
@@ -288,17 +320,3 @@ def live(scope: Scope | None) -> Scope | None:
     while type(scope) is Stage and scope.end_ns:
         scope = scope.parent
     return scope
-
-
-def chosen(trace_id: bytes, sample: int) -> bool:
-    """Whether one-in-`sample` sampling keeps this trace; the same answer in every process (0 keeps none)."""
-    return sample > 0 and int.from_bytes(trace_id[-7:], "big") * sample < 1 << 56
-
-
-def weight_of(trace_state: str) -> int:
-    """How many requests a sampled one stands for: the `tailtrace=N` member of a tracestate, 1 where there is none."""
-    for member in trace_state.split(","):
-        name, _, value = member.strip().partition("=")
-        if name == "tailtrace" and value.isdecimal():
-            return max(1, int(value[:9]))
-    return 1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextvars
 import gc
 import random
+import socket
 import sys
 from collections import UserDict
 from typing import Any
@@ -11,9 +13,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from opentelemetry import context as otel_context
+from opentelemetry import trace as otel_trace
 
-from tailtrace.instrumentation import answer, encode, sse
+from tailtrace.instrumentation import answer, context, encode, gateway, ids, sse
+from tailtrace.instrumentation import record as record_module
 from tailtrace.instrumentation.answer import plain_sender
+from tailtrace.instrumentation.buffer import PlainBufferBase
+from tailtrace.instrumentation.content import Content
+from tailtrace.instrumentation.gateway import plain_begin
 from tailtrace.instrumentation.native import native
 from tailtrace.instrumentation.record import CURRENT, Record, Remote, Stage, streaming_now
 from tailtrace.instrumentation.testing import FakeClock
@@ -128,9 +136,14 @@ def test_spans_are_the_same_bytes(
 def test_a_record_that_cannot_be_encoded_is_an_error_and_no_crash(field: str, value: Any) -> None:
     record = Record("POST", 2, start_ns=1)
     record.end_ns = 2
-    setattr(record, field, value)
+
+    def encoded() -> bytes:
+        setattr(record, field, value)
+        made: bytes = native.encode_request(record, b"", {}, b"", b"x" * 8, 0)
+        return made
+
     with pytest.raises((TypeError, ValueError, OverflowError)):
-        native.encode_request(record, b"", {}, b"", b"x" * 8, 0)
+        encoded()
 
 
 class Flow:
@@ -166,13 +179,17 @@ def test_chunks_take_the_same_way(steps: list[Any], has_flow: bool) -> None:
             if flow is not None:
                 flow.write_paused = paused
             if switch is not None:
-                ours[1](switch)
-                plain[1](switch)
-            assert ours[0](message) == plain[0](message)
+                ours.switch(switch)
+                plain.switch(switch)
+            assert ours(message) == plain(message)
     assert told[0] == told[1]
     assert list(ours_times) == list(plain_times)
-    assert ours[2]() == plain[2]()
-    assert ours[2]() == plain[2]() == []
+    assert ours.close() == plain.close()
+    assert ours.close() == plain.close() == []
+    for switch in (False, True):
+        ours.switch(switch)
+        plain.switch(switch)
+        assert ours({"more_body": True}) == plain({"more_body": True}) == "send"
 
 
 heads = st.lists(st.tuples(st.sampled_from([b"content-type", b"Content-Type", b"content-length", b"x"]),
@@ -250,6 +267,257 @@ ends = st.lists(
 )  # fmt: skip
 
 
+hexes = st.sampled_from([
+    b"00-5b8efff798038103d269b633813fc60c-eee19b7ec3c1b174-01",
+    b"00-5b8efff798038103d269b633813fc60c-eee19b7ec3c1b174-00", b"00-0-0-0", b"", b"\xff",
+])  # fmt: skip
+request_headers: Any = st.lists(
+    st.one_of(
+        st.tuples(st.just(b"traceparent"), hexes),
+        st.tuples(st.just(b"tracestate"), st.sampled_from([b"tailtrace=8", b"a=\xff", b""])),
+        st.tuples(st.just(b"content-length"), st.sampled_from([b"0", b"12", b"", b"-1", b"1_0", b"9" * 17, b"9" * 18])),
+        st.tuples(st.sampled_from([b"x-request-id", b"region"]), st.sampled_from([b"a\xe9", b"x" * 2000])),
+        st.tuples(st.just(b"transfer-encoding"), st.just(b"chunked")),
+        st.tuples(st.binary(max_size=4), st.binary(max_size=4)),
+    ),
+    max_size=7,
+)
+
+
+@given(
+    request_headers, st.sampled_from([0, 1, 3]), st.sampled_from([b"", b"region"]),
+    st.sampled_from([None, 5, 7_000_000]), st.booleans(), st.integers(0, 1000),
+)  # fmt: skip
+def test_requests_begin_alike(
+    headers: Any, sample: int, region: bytes, begin_ns: int | None, has_method: bool, seed: int
+) -> None:
+    scope: Any = {"type": "http", "path": "/", "headers": headers}
+    if begin_ns is not None:
+        scope["tailtrace.begin_ns"] = begin_ns
+    if has_method:
+        scope["method"] = "PUT"
+    before = list(headers)
+
+    def begun(begin: Any) -> list[Any]:
+        ids.seed(seed)
+        with FakeClock(start_ns=9_000_000):
+            record, inner, has_body = begin(scope, sample, region)
+        assert inner.pop("tailtrace.request") is record
+        stages = [(stage.name, stage.start_ns, stage.end_ns, stage.parent is record) for stage in record.stages]
+        fields = [
+            getattr(record, name)
+            for name in (
+                "name", "kind", "trace_id", "span_id", "parent_span_id", "trace_state", "sampled", "weight", "outcome",
+                "error", "folded", "streaming", "tail", "content", "engine", "attributes", "start_ns", "end_ns",
+                "first_ns", "answer_ns",
+            )
+        ]  # fmt: skip
+        return [fields, stages, list(record.times), inner, has_body]
+
+    try:
+        assert begun(native.begin) == begun(plain_begin)
+    finally:
+        ids.seed(None)
+    assert scope["headers"] == before
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [
+        UserDict(headers=[]), {"headers": ()}, {"headers": [[b"a", b"b"]]}, {"headers": [(b"a", "b")]},
+        {"headers": [], "tailtrace.begin_ns": "x"}, {},
+    ],
+)  # fmt: skip
+def test_a_scope_of_another_kind_is_left_to_python(scope: Any) -> None:
+    assert native.begin(scope, 1, b"") is None
+
+
+def test_beside_another_library_s_span_python_looks() -> None:
+    token = otel_context.attach(otel_context.set_value("a", 1))
+    try:
+        assert native.begin({"headers": []}, 1, b"") is None
+    finally:
+        otel_context.detach(token)
+
+
+@pytest.mark.parametrize("kind", [context.PlainEntered, context.Entered])
+def test_a_record_is_current_until_it_is_left(kind: Any) -> None:
+    record = Record("GET")
+    outer = otel_context.attach(otel_context.set_value("a", 1))
+    try:
+        around = otel_context.get_current()
+        entered = kind(record)
+        assert CURRENT.get() is record
+        assert otel_context.get_value("a") == 1
+        assert otel_trace.get_current_span().get_span_context().span_id.to_bytes(8, "big") == record.span_id
+        contextvars.Context().run(entered.leave)
+        assert CURRENT.get() is record
+        entered.leave()
+        assert CURRENT.get() is None
+        assert otel_context.get_current() is around
+        entered.leave()
+    finally:
+        otel_context.detach(outer)
+
+
+class Named:
+    def __init__(self, path: Any) -> None:
+        if path is not None:
+            self.path = path
+
+
+paths = st.sampled_from([None, 5, "", "/a", "/ü" * 150, "\ud800"])
+
+
+@given(
+    st.none() | st.builds(lambda path: {"route": Named(path)}, paths),
+    st.sampled_from([{}, {"app": 1}, {"endpoint": 1}]), st.sampled_from([{}, {"path": "/x" * 200}]),
+    st.sampled_from(["GET", ""]),
+)  # fmt: skip
+def test_a_request_is_named_alike(route: Any, known: Any, path: Any, method: str) -> None:
+    def named(way: Any) -> tuple[Any, Any]:
+        record = Record(method)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(gateway, "native", way)
+            gateway.name_after_route(record, {**(route or {}), **known, **path})
+        return record.name, record.attributes
+
+    assert named(native) == named(None)
+
+
+class Engine:
+    def __init__(self, fails: bool) -> None:
+        self.seen: list[int] = []
+        self.fails = fails
+
+    def close(self, record: Any, end_ns: int) -> None:
+        self.seen.append(end_ns)
+        if self.fails:
+            raise LookupError("engine")
+
+
+@given(
+    st.tuples(st.integers(0, 5), st.integers(0, 2)), st.integers(-5, 90), st.booleans(), st.booleans(), st.booleans(),
+    st.sampled_from([None, False, True]),
+)  # fmt: skip
+def test_a_request_ends_alike(
+    connection: Any, end_ns: int, sampled: bool, streams: bool, over: bool, engine: bool | None
+) -> None:
+    def ended(finish: Any) -> list[Any]:
+        put: list[Any] = []
+        record = Record("GET", 2, start_ns=40)
+        record.sampled = sampled
+        record.engine = None if engine is None else Engine(engine)
+        if streams:
+            record.begin_tokens(41)
+        if over:
+            record.end_ns = 50
+        failed = ""
+        with pytest.MonkeyPatch.context() as patch, FakeClock(start_ns=60):
+            patch.setattr(record_module, "submit", put.append)
+            try:
+                finish(record, 200, connection, end_ns)
+            except LookupError as error:
+                failed = str(error)
+        left = streaming_now.pop(id(record), None) is None
+        seen = record.engine.seen if record.engine is not None else None
+        return [record.end_ns, record.outcome, record.attributes, put == [record], left, seen, failed]
+
+    # A request without an end of its own ends now; the answer's is never 0.
+    end_ns = end_ns or 1
+    assert ended(native.finish_well) == ended(answer.plain_finish_well)
+
+
+class Transport:
+    def __init__(self, sock: Any) -> None:
+        self.sock = sock
+
+    def get_extra_info(self, name: str) -> Any:
+        assert name == "socket"
+        return self.sock
+
+
+class Connected:
+    def __init__(self, transport: Any) -> None:
+        self.transport = transport
+
+
+def test_a_client_is_found_alike() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as sock:
+        for transport in (None, Transport(None), Transport(sock)):
+            cycle = Connected(transport)
+            ours, plain = native.client_of(cycle), answer.plain_client_of(cycle)
+            assert (ours is None, ours and ours[0] > 0) == (plain is None, plain and plain[0] > 0)
+        for cycle in (None, Connected(5), Connected(Transport(5))):
+            for find in (native.client_of, answer.plain_client_of):
+                with pytest.raises(AttributeError):
+                    find(cycle)
+
+
+puts = st.lists(st.tuples(st.sampled_from(["put", "put", "put", "take", "clear"]), st.integers(0, 6)), max_size=40)
+
+
+@given(puts, st.integers(1, 12), st.integers(1, 9000), st.integers(1, 9))
+def test_a_buffer_keeps_and_drops_alike(steps: Any, max_spans: int, max_bytes: int, wake: int) -> None:
+    def item(of: int) -> Any:
+        if of == 0:
+            return Stage("lone")
+        record = Record("GET")
+        record.stages = [Stage("a")] * of
+        for at in range(of * 10):
+            record.times.append(at)
+        if of > 3:
+            record.tail = []
+        if of > 4:
+            record.content = Content(1).gather()
+            record.content.asked.add(b"x" * 100)
+        return record
+
+    items = [(do, item(of), of) for do, of in steps]
+
+    def told(make: Any) -> list[Any]:
+        log: list[Any] = []
+        lost = 0
+
+        def lose(reason: str, spans: int) -> None:
+            nonlocal lost
+            assert reason == "full"
+            lost += spans
+
+        buffer = make(max_spans, max_bytes, wake, lose, log.append)
+        for do, one, of in items:
+            if do == "put":
+                buffer.put(one)
+            elif do == "take":
+                log.append([(id(one), spans) for one, spans in buffer.take(of)])
+            else:
+                log.append(buffer.clear())
+            log.append((buffer.spans, buffer.bytes, lost))
+        return log
+
+    assert told(native.BufferBase) == told(PlainBufferBase)
+
+
+def test_what_is_dropped_may_put_again() -> None:
+    class Ending:
+        def __del__(self) -> None:
+            if left:
+                left.pop()
+                buffer.put(Stage("after"))
+
+    left = [1] * 30
+    lost: list[int] = []
+    buffer = native.BufferBase(3, 1 << 20, 100, lambda reason, spans: lost.append(spans), len)
+    for _ in range(40):
+        buffer.put(Ending())
+    while buffer.spans:
+        buffer.take(1)
+    assert not left
+    assert buffer.bytes == 0
+    assert sum(lost) > 40
+    gc.collect()
+
+
 @given(ends, st.integers(0, 6), st.sampled_from(["ok", "cancelled"]), st.booleans())
 def test_the_end_of_a_stream_is_read_alike(tail: list[Any], marks: int, outcome: Any, model_known: bool) -> None:
     def read(piece: Any) -> tuple[dict[str, Any], list[int]]:
@@ -273,8 +541,8 @@ def test_what_the_server_or_the_message_raises_reaches_the_caller() -> None:
     def raises(message: Any) -> Any:
         raise KeyError("server")
 
-    send, switch, _ = native.sender(raises, raises, raises, Flow, native.TokenMarks(), None, None)
-    switch(True)
+    send = native.sender(raises, raises, raises, Flow, native.TokenMarks(), None, None)
+    send.switch(True)
     with pytest.raises(RuntimeError, match="torn"):
         send(Torn())
     with pytest.raises(KeyError, match="server"):
@@ -297,24 +565,31 @@ def test_a_deep_nest_of_stages_is_let_go() -> None:
     del outer, stage
 
 
-def test_nothing_is_held() -> None:
+def test_nothing_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Not into the exporter of a test before.
+    monkeypatch.setattr(record_module, "submit", lambda item: None)
+    buffer = native.BufferBase(10, 1 << 20, 100, len, len)
+
     def once() -> None:
-        record = Record("POST", 2)
-        token = CURRENT.set(record)
+        record, inner, _ = native.begin({"headers": [(b"content-length", b"3"), (b"a", b"b")]}, 1, b"")
+        del inner
+        buffer.put(record)
+        entered = context.Entered(record)
         for _ in range(3):
             with Stage("queue", {"a": 1}), Stage("inner"):
                 pass
         with pytest.raises(ValueError, match="x"), Stage("failing"):
             raise ValueError("x")
-        CURRENT.reset(token)
+        entered.leave()
+        assert len(buffer.take(9)) == 1
         mark = record.token_marker()
         for _ in range(40):
             mark()
-        send, switch, take = native.sender(len, len, len, Flow, record.times, None, record)
-        switch(True)
+        send = native.sender(len, len, len, Flow, record.times, None, record)
+        send.switch(True)
         for _ in range(12):
             send({"more_body": True})
-        take()
+        assert len(send.close()) == 5
         record.finish()
         assert len(encode.encode_record(record, 0)) > 300
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tailtrace.instrumentation import clock
+from tailtrace.instrumentation import record as records
 from tailtrace.instrumentation.context import current_request, traceparent_of
 from tailtrace.instrumentation.engines.patch import fault, replace
 from tailtrace.instrumentation.record import Record
@@ -87,7 +88,7 @@ class Front:
 
 
 class _Refused:
-    """Stands in `Record.engine` of requests that never came to a handler: their time was the reading of their body."""
+    """Stands in `engine` of requests that never came to a handler: their time was the reading of their body."""
 
     def close(self, record: Record, end_ns: int) -> None:
         try:
@@ -138,7 +139,7 @@ def hook(module: Any) -> None:
             replace("vllm", module, path, _render, gives="admission apart from template")
         replace("vllm", module, "BaseRenderer.tokenize_prompts_async", _tokenize, gives="template, tokenize")
     elif name == "vllm.v1.engine.output_processor":
-        Record.engine = _Refused()
+        records.engine_of_new = _Refused()
         replace(
             "vllm", module, "OutputProcessor.add_request", _add_request, needs=("request",), gives="one trace for all"
         )

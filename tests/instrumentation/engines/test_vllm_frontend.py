@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from fake_vllm import modules, request
 
+from tailtrace.instrumentation import record as records
 from tailtrace.instrumentation.context import Entered, extract
 from tailtrace.instrumentation.engines.vllm import frontend, hook
 from tailtrace.instrumentation.record import Record
@@ -25,7 +26,7 @@ def now() -> Iterator[FakeClock]:
 
 @pytest.fixture
 def server(now: FakeClock, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    monkeypatch.setattr(Record, "engine", None)
+    monkeypatch.setattr(records, "engine_of_new", None)
     frontend._pending.clear()
     vllm = modules(now)
     routing = SimpleNamespace(__name__="fastapi.routing", run_endpoint_function=run_endpoint_function)
