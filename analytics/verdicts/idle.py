@@ -16,6 +16,8 @@ from tailtrace.analytics.verdicts.verdict import UNKNOWN
 
 State = Literal["busy", "idle", "no_data"]
 
+_AROUND: Final = 3  # gaps on either side
+
 # What a request that is in a stage means for a GPU that does nothing meanwhile; the first of these that any request is
 # in has the second. A request inside the engine explains more than one still on its way.
 WAITS: Final[tuple[tuple[str, str], ...]] = (
@@ -74,10 +76,8 @@ def busy_shares(edges: Ints, series: GpuSeries | None, steps: Steps) -> Floats:
         at = np.searchsorted(series.unix_ns, edges[1:], side="left")
         inside = at < len(series.unix_ns)
         shares = np.full(len(edges) - 1, np.nan)
-        gaps = np.diff(series.unix_ns)
-        reach = 2 * int(np.median(gaps)) if len(gaps) else 60_000_000_000
-        found = series.unix_ns[np.minimum(at, len(series.unix_ns) - 1)]
-        near = inside & (found - edges[1:] <= reach)
+        next_one = np.minimum(at, len(series.unix_ns) - 1)
+        near = inside & (series.unix_ns[next_one] - edges[1:] <= _reach(series.unix_ns)[next_one])
         shares[near] = series.busy[np.minimum(at, len(series.unix_ns) - 1)][near]
         return np.asarray(np.clip(shares, 0.0, 1.0), np.float64)
     if not len(steps):
@@ -86,6 +86,18 @@ def busy_shares(edges: Ints, series: GpuSeries | None, steps: Steps) -> Floats:
     end = steps.start_ns + steps.duration_ns.astype(np.int64)
     begin = end - (steps.duration_ns * steps.weight).astype(np.int64)
     return np.asarray(np.minimum(1.0, covered(edges, begin, end)), np.float64)
+
+
+def _reach(unix_ns: Ints) -> Ints:
+    """By reading, for how long before it it may speak: twice the usual gap around it, since a sampler may have read
+    more rarely before, and a pause is no gap of its usual length.
+    """
+    gaps = np.diff(unix_ns)
+    if not len(gaps):
+        return np.full(len(unix_ns), 60_000_000_000, np.int64)
+    around = np.lib.stride_tricks.sliding_window_view(np.pad(gaps, _AROUND, mode="edge"), 2 * _AROUND + 1)
+    usual = 2 * np.median(around, axis=1).astype(np.int64)
+    return np.concatenate([usual[:1], usual])
 
 
 def covered(edges: Ints, begin: Ints, end: Ints) -> Floats:

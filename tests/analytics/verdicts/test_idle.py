@@ -71,6 +71,18 @@ def test_a_reading_covers_the_time_since_the_one_before_and_no_more() -> None:
     assert np.isnan(busy[20:]).all()
 
 
+def test_a_reading_speaks_for_as_long_as_its_neighbours_do() -> None:
+    rare, often = SINCE + 60 * SECOND * np.arange(1, 11), SINCE + 600 * SECOND + SECOND * np.arange(1, 301)
+    at = np.concatenate([rare, often, often[-1] + 300 * SECOND + SECOND * np.arange(1, 31)])  # a pause of 300 s
+    n = len(at)
+    read = GpuSeries(at, np.full(n, 0.5), np.full(n, 0.5), np.full(n, 0.5), np.zeros(n))
+    edges = cells(SINCE, int(at[-1]))
+    busy = busy_shares(edges, read, NO_STEPS)
+    assert np.isfinite(busy[:900]).all()
+    assert np.isnan(busy[910:1190]).all()
+    assert np.isfinite(busy[1205:]).all()
+
+
 def test_without_counters_steps_say_how_busy_and_without_both_nothing_does() -> None:
     edges = cells(SINCE, SINCE + 60 * SECOND)
     assert np.isnan(busy_shares(edges, None, NO_STEPS)).all()
