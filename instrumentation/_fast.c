@@ -2163,16 +2163,32 @@ one_chat_text(PyObject *module, PyObject *body)
     return PyBool_FromLong(is_one_chat_text(PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body)));
 }
 
+static int
+has_at(const char *at, const char *begin, const char *end, const char *text, size_t size)
+{
+    return at >= begin && end - at >= (ptrdiff_t)size && memcmp(at, text, size) == 0;
+}
+
+/* Whether one of sse._USAGE_PARTS stands in it. All but one have an underscore, which few bodies have more than one of. */
+static int
+names_usage(const char *body, size_t size)
+{
+    const char *end = body + size;
+    for (const char *at = body; (at = memchr(at, '_', (size_t)(end - at))) != NULL; at++) {
+        if (has_at(at, body, end, "_tokens", 7) || has_at(at - 6, body, end, "tokens_", 7)
+            || has_at(at, body, end, "_count", 6) || has_at(at, body, end, "_length", 7)) {
+            return 1;
+        }
+    }
+    return memmem(body, size, "TokenCount", 10) != NULL;
+}
+
 /* Whether a body speaks of something else than the text of one chat chunk: usage, other samples, a model. */
 static int
 says_more(const char *body, size_t size, int model_known)
 {
-    /* sse._USAGE_PARTS */
-    static const char *parts[] = {"_tokens", "tokens_", "_count", "_length", "TokenCount"};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        if (memmem(body, size, parts[i], strlen(parts[i]))) {
-            return 1;
-        }
+    if (names_usage(body, size)) {
+        return 1;
     }
     if (!model_known && memmem(body, size, "\"model\"", 7)) {
         return 1;
@@ -2227,7 +2243,6 @@ enum { IN_PYTHON, BEFORE_START, BEFORE_TOKENS, CLOSED };
 
 typedef struct {
     PyObject_HEAD
-    vectorcallfunc vectorcall;
     PyObject *slow, *careful, *send, *flow;
     PyObject *function, *of; /* the two parts of `send` where it is a method of Python's */
     PyObject *answer, *record;
@@ -2387,15 +2402,13 @@ send_head(Sender *self, PyObject *message)
     return done ? pass_on(self, message) : by_python(self->slow, message);
 }
 
+/* A method of its own and no `tp_call`: the interpreter has a short way to those. */
 static PyObject *
-sender_call(Sender *self, PyObject *const *args, size_t flags, PyObject *names)
+sender_send(Sender *self, PyObject *const *args, Py_ssize_t given, PyObject *names)
 {
-    Py_ssize_t given = PyVectorcall_NARGS(flags);
-    if (given != 1 || (names != NULL && PyTuple_GET_SIZE(names))) {
-        if (given == 0 && names != NULL && PyTuple_GET_SIZE(names) == 1) {
-            /* send(message=...) */
-            return sender_call(self, args, 1, NULL);
-        }
+    Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names);
+    if (given + named != 1
+        || (named && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "message") != 0)) {
         PyErr_SetString(PyExc_TypeError, "send() takes one message");
         return NULL;
     }
@@ -2509,25 +2522,20 @@ sender_switch(Sender *self, PyObject *on)
 }
 
 static PyMethodDef sender_methods[] = {
+    {"send", (PyCFunction)(void (*)(void))sender_send, METH_FASTCALL | METH_KEYWORDS, NULL},
     {"switch", (PyCFunction)sender_switch, METH_O, NULL},
     {"close", (PyCFunction)sender_close, METH_NOARGS, NULL},
     {NULL},
 };
 
-static PyMemberDef sender_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Sender, vectorcall), READONLY, NULL},
-    {NULL},
-};
-
 static PyType_Slot sender_slots[] = {
     {Py_tp_dealloc, sender_dealloc}, {Py_tp_traverse, sender_traverse},
-    {Py_tp_call, PyVectorcall_Call}, {Py_tp_methods, sender_methods}, {Py_tp_members, sender_members}, {0, NULL},
+    {Py_tp_methods, sender_methods}, {0, NULL},
 };
 
 static PyType_Spec sender_spec = {
     "tailtrace.instrumentation._fast.Sender", sizeof(Sender), 0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE
-        | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     sender_slots,
 };
 
@@ -2543,7 +2551,6 @@ make_sender(PyObject *module, PyObject *const *args, Py_ssize_t count)
     if (self == NULL) {
         return NULL;
     }
-    self->vectorcall = (vectorcallfunc)sender_call;
     self->slow = Py_NewRef(args[0]);
     self->careful = Py_NewRef(args[1]);
     self->send = Py_NewRef(args[2]);

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple
 
 from tailtrace.instrumentation import clock, sse, tcp_info
 from tailtrace.instrumentation.native import native
@@ -30,16 +30,14 @@ _TOKEN_TYPES: Final = (
 _FRAMED: Final = (b"text/event-stream", b"application/x-ndjson", b"application/ndjson", b"application/json")
 
 
-class Sender(Protocol):
-    """The `send` that the app gets."""
+class Sender(NamedTuple):
+    """The `send` that the app gets, and what steers it."""
 
-    def __call__(self, message: Message, /) -> Awaitable[None]: ...
-
-    def switch(self, on: bool, /) -> None:
-        """Turn the fast path on or off."""
-
-    def close(self) -> list[Message]:
-        """From now on only pass on; the last messages of the fast path, which it lets go as all else it held."""
+    send: Send
+    # Turns the fast path on or off.
+    switch: Callable[[bool], None]
+    # From then on `send` only passes on; gives the last messages of the fast path, and lets go all that was held.
+    close: Callable[[], list[Message]]
 
 
 def plain_sender(
@@ -91,10 +89,7 @@ def plain_sender(
             return careful(message)
         return slow(message)
 
-    sender: Any = by_sample if flow is None else by_flag
-    sender.switch, sender.close = switch, close
-    made: Sender = sender
-    return made
+    return Sender(by_sample if flow is None else by_flag, switch, close)
 
 
 _sender: Callable[[Send, Send, Send, Any, TokenMarks, Any, Record], Sender] = (
@@ -156,7 +151,8 @@ class Answer:
         self._flow: Any = getattr(self._cycle, "flow", None)
         if not hasattr(self._flow, "write_paused"):
             self._flow = None
-        self.send = _sender(self._slow, self._careful, send, self._flow, record.times, self, record)
+        self._sender = _sender(self._slow, self._careful, send, self._flow, record.times, self, record)
+        self.send = self._sender.send
 
     @property
     def sees_client(self) -> bool:
@@ -266,7 +262,7 @@ class Answer:
 
     def _set_fast(self, on: bool) -> None:
         self._fast = on
-        self.send.switch(on)
+        self._sender.switch(on)
 
     async def _careful(self, message: Message) -> None:
         """A send that may wait, is a sample, or is the last; the fast path has marked it already."""
@@ -300,7 +296,7 @@ class Answer:
         """The app has returned, or raised `failed`."""
         record = self._record
         # What the app still holds of us no longer holds us: no circle for the cycle collector to find.
-        kept = self.send.close()
+        kept = self._sender.close()
         if kept:
             if record.tail is None:
                 record.tail = kept

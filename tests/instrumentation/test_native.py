@@ -181,7 +181,7 @@ def test_chunks_take_the_same_way(steps: list[Any], has_flow: bool) -> None:
             if switch is not None:
                 ours.switch(switch)
                 plain.switch(switch)
-            assert ours(message) == plain(message)
+            assert ours.send(message) == plain.send(message)
     assert told[0] == told[1]
     assert list(ours_times) == list(plain_times)
     assert ours.close() == plain.close()
@@ -189,7 +189,7 @@ def test_chunks_take_the_same_way(steps: list[Any], has_flow: bool) -> None:
     for switch in (False, True):
         ours.switch(switch)
         plain.switch(switch)
-        assert ours({"more_body": True}) == plain({"more_body": True}) == "send"
+        assert ours.send({"more_body": True}) == plain.send({"more_body": True}) == "send"
 
 
 heads = st.lists(st.tuples(st.sampled_from([b"content-type", b"Content-Type", b"content-length", b"x"]),
@@ -263,6 +263,10 @@ ends = st.lists(
     | st.sampled_from([
         TEXT.replace(b"choices", b'index":1,"choices'), TEXT.replace(b"choices", b'index":0,"choices'),
         TEXT.replace(b"choices", b'eval_count":3,"choices'), bytearray(TEXT), None,
+        *(TEXT.replace(b"choices", name + b'":3,"choices') for name in (
+            b"prompt_tokens", b"tokens_predicted", b"_", b"tokens", b"__length", b"promptTokenCount",
+            b"tokens_", b"_token",
+        )), TEXT.replace(b"\n\n", b"_\n"),
     ]), max_size=5,
 )  # fmt: skip
 
@@ -541,14 +545,18 @@ def test_what_the_server_or_the_message_raises_reaches_the_caller() -> None:
     def raises(message: Any) -> Any:
         raise KeyError("server")
 
-    send = native.sender(raises, raises, raises, Flow, native.TokenMarks(), None, None)
-    send.switch(True)
+    sender = native.sender(raises, raises, raises, Flow, native.TokenMarks(), None, None)
+    sender.switch(True)
+    send = sender.send
     with pytest.raises(RuntimeError, match="torn"):
         send(Torn())
     with pytest.raises(KeyError, match="server"):
         send({"more_body": True})
+    for wrong in ({}, {"other": {}}, {"message": {}, "other": {}}):
+        with pytest.raises(TypeError):
+            send(**wrong)
     with pytest.raises(TypeError):
-        send()
+        send({}, message={})
     with pytest.raises(TypeError):
         send(5)
     with pytest.raises(TypeError):
@@ -585,11 +593,13 @@ def test_nothing_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
         mark = record.token_marker()
         for _ in range(40):
             mark()
-        send = native.sender(len, len, len, Flow, record.times, None, record)
-        send.switch(True)
-        for _ in range(12):
+        sender = native.sender(len, len, len, Flow, record.times, None, record)
+        sender.switch(True)
+        send = sender.send
+        for _ in range(6):
             send({"more_body": True})
-        assert len(send.close()) == 5
+            send(message={"more_body": True})
+        assert len(sender.close()) == 5
         record.finish()
         assert len(encode.encode_record(record, 0)) > 300
 
