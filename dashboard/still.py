@@ -14,6 +14,8 @@ import orjson
 from dash.development.base_component import Component
 
 _HTML: Final = "dash_html_components"
+# What Dash keeps on a component besides its attributes.
+_NO_PROPS: Final = ("_", "available_")
 _SCRIPTS_ALONE: Final = ("box", "showing", "verdict", "words")
 
 
@@ -125,7 +127,8 @@ def _unspoken(identity: Any) -> bool:
 
 
 def _props(node: Any) -> dict[str, Any]:
-    return dict(node.to_plotly_json()["props"])
+    """Its attributes as they were set. Dash's own way asks for each of the eighty that HTML knows."""
+    return {name: value for name, value in vars(node).items() if not name.startswith(_NO_PROPS)}
 
 
 def _still_children(node: Any) -> None:

@@ -40,13 +40,20 @@ _KEY: Final[dict[str, str]] = {
     UNEXPLAINED: "toInt64(UnexplainedNs)",
 }
 ORDERS: Final = tuple(_KEY)
-# Coarse groups of the sort key: a minute, or a log bucket. They tell where the page ends before anything wide is read.
+# Coarse groups of the sort key: a minute, or a log bucket. They tell where the page ends before anything wide is read,
+# and whether rows that were taken back, or their copies, stand before that.
 _MINUTE: Final = "toInt64(toUnixTimestamp(toStartOfMinute(End)))"
 _BUCKET: Final = "toInt64(floor(log(greatest({key}, 1)) / log(1.02)))"
 _AFTER: Final = "({key}, TraceId, SpanId) < ({after_key:Int64}, {after_trace:String}, {after_span:String})"
 _GROUPS: Final = (
-    "SELECT {group} AS g, sum(Sign) AS n, sumIf(Sign, {after}) AS left FROM requests {where}"
-    " GROUP BY g HAVING n > 0 ORDER BY g DESC"
+    "SELECT {group} AS g, sum(Sign) AS n, sumIf(Sign, {after}) AS left, countIf(Sign < 0) AS taken_back FROM requests"
+    " {where} GROUP BY g HAVING n > 0 OR taken_back > 0 ORDER BY g DESC"
+)
+# The page at once, where nothing was taken back: ClickHouse reads what is wide of the rows that are left alone.
+_PAGE: Final = (
+    f"SELECT {', '.join(LIST_COLUMNS)}, toUnixTimestamp64Nano(Start) AS StartNs, Revision, Sign, {{key}} AS k"
+    " FROM requests"
+    " {where} AND {group} >= {bound:Int64} AND {after} ORDER BY k DESC, TraceId DESC, SpanId DESC LIMIT {limit:UInt32}"
 )
 _KEYS: Final = (
     "SELECT TraceId, SpanId, {key} AS k, toUnixTimestamp64Nano(End) AS end_ns, Revision FROM requests {where}"
@@ -70,27 +77,43 @@ def list_requests(store: Store, wanted: RequestFilter) -> RequestList:
     if wanted.order not in _KEY:
         raise Rejected(f"there is no order {wanted.order[:40]!r}; there are {', '.join(ORDERS)}")
     values = _parameters(wanted)
-    total, bound = _page_bound(store, wanted, values)
+    total, bound, plain = _page_bound(store, wanted, values)
     page: list[RequestRow] = []
     cursor = None
     if total and bound is not None:
-        keys = store.query(_sql(_KEYS, wanted), {**values, "bound": bound, "limit": wanted.limit + 1}, role="ui")
-        page = _rows(store, keys[: wanted.limit])
+        values |= {"bound": bound, "limit": wanted.limit + 1}
+        keys = _plain_page(store, wanted, values) if plain else None
+        if keys is None:
+            keys = store.query(_sql(_KEYS, wanted), values, role="ui")
+            page = _rows(store, keys[: wanted.limit])
+        else:
+            page = [request_row(row) for row in keys[: wanted.limit]]
         if len(keys) > wanted.limit:
             last = keys[wanted.limit - 1]
             cursor = encode_cursor(wanted.order, int(last["k"]), last["TraceId"], last["SpanId"])
     return RequestList(page, total, cursor, wanted.order, _text(wanted.since_ns), _text(wanted.until_ns))
 
 
-def _page_bound(store: Store, wanted: RequestFilter, values: dict[str, Any]) -> tuple[int, int | None]:
-    """How many match, and the lowest group that this page reaches into (None when nothing is left)."""
-    total, left, bound = 0, 0, None
+def _page_bound(store: Store, wanted: RequestFilter, values: dict[str, Any]) -> tuple[int, int | None, bool]:
+    """How many match, the lowest group that this page reaches into (None when nothing is left), and whether nothing was
+    taken back in the groups down to it.
+    """
+    total, left, bound, plain = 0, 0, None, True
     for row in store.query(_sql(_GROUPS, wanted), values, role="ui"):
-        total += int(row["n"])
-        if left <= wanted.limit and int(row["left"]) > 0:
-            bound = int(row["g"])
-            left += int(row["left"])
-    return total, bound
+        total += max(0, int(row["n"]))
+        if left <= wanted.limit:
+            plain = plain and not int(row["taken_back"])
+            if int(row["left"]) > 0:
+                bound = int(row["g"])
+                left += int(row["left"])
+    return total, bound, plain
+
+
+def _plain_page(store: Store, wanted: RequestFilter, values: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """The rows of a page, one more than it shows; None where one is stored twice or has been taken back meanwhile."""
+    rows = store.query(_sql(_PAGE, wanted), values, role="ui")
+    distinct = {(row["TraceId"], row["SpanId"], row["Revision"]) for row in rows if int(row["Sign"]) > 0}
+    return rows if len(distinct) == len(rows) else None
 
 
 def _rows(store: Store, keys: Sequence[dict[str, Any]]) -> list[RequestRow]:

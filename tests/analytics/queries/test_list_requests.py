@@ -96,6 +96,25 @@ def test_a_rewritten_request_is_listed_once_as_it_is_now(filled: Store) -> None:
     assert [row.duration_ns for row in same.requests] == [500 * MS]
 
 
+@pytest.mark.parametrize("order", ["newest", "slowest", "queue"])
+def test_a_list_is_the_same_beside_a_request_that_was_taken_back(filled: Store, order: str) -> None:
+    """Rows that were taken back make the list read keys first; without them a page is one query."""
+    before, _ = pages(filled, order=order)
+    whole = list_requests(filled, RequestFilter(order=order, limit=50)).requests
+    gone = request(1000, duration_ns=200 * MS, QueueNs=100 * MS, end_ns=T0 + 121 * SECOND)
+    for sign in (1, -1):  # apart, as rows of one insert are collapsed by it
+        insert_requests(filled, [{**gone, "Sign": sign}])
+    assert filled.query("SELECT count() AS n FROM requests WHERE Sign < 0", role="ui") == [{"n": 1}]
+    assert pages(filled, order=order) == (before, {120})
+    assert list_requests(filled, RequestFilter(order=order, limit=50)).requests == whole
+
+
+def test_a_request_that_is_stored_twice_is_listed_once(filled: Store) -> None:
+    insert_requests(filled, [request(120, duration_ns=120 * MS, QueueNs=60 * MS)])
+    found, _ = pages(filled, order="slowest")
+    assert [int(trace, 16) for page in found for trace in page] == list(range(120, 0, -1))
+
+
 def test_a_row_holds_its_stages_in_order_and_shares(filled: Store) -> None:
     insert_requests(
         filled, [request(500, duration_ns=100 * MS, DecodeNs=60 * MS, TokenizeNs=10 * MS, DerivedStages=["decode"])]
