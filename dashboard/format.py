@@ -35,7 +35,8 @@ def duration(ns: int | float | None) -> str:
             value = ns / size
             if unit == "s" and value >= 120:
                 minutes, seconds = divmod(round(value), 60)
-                return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {seconds} s"
+                whole, part = (f"{minutes // 60} h", minutes % 60) if minutes >= 60 else (f"{minutes} min", seconds)
+                return f"{whole} {part} {'min' if minutes >= 60 else 's'}" if part else whole
             return f"{_three(value)} {unit}"
     return f"{ns:.0f} ns"
 

@@ -193,7 +193,11 @@
     return [
       svg("path", { d: grid, class: "tt-grid", "shape-rendering": "crispEdges" }),
       ...ticks.map(([value, words]) => label(scale.left - 5, scale.y(value) + 4, "end", words)),
-      ...timeTicks(xaxis, scale.since, scale.until).map(([time, words]) => label(scale.x(time), bottom + 15, "middle", words)),
+      // The first and the last stay within the chart.
+      ...timeTicks(xaxis, scale.since, scale.until).map(([time, words]) => {
+        const x = scale.x(time), half = 3.2 * words.length;
+        return x + half > right + 8 ? label(right + 8, bottom + 15, "end", words) : label(Math.max(x, half), bottom + 15, "middle", words);
+      }),
     ];
   }
 

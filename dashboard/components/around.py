@@ -123,8 +123,14 @@ def _tokens(text: Text, found: Neighbourhood) -> Any:
         (text("request.output"), count(found.output_tokens)), (text("around.stalls"), count(len(found.stalls))),
         (text("around.longest"), duration(max((one.length_ns for one in found.stalls), default=None))),
     ]  # fmt: skip
+    named = [("around.first", "var(--p99)"), ("around.streaming", "var(--p50)")]
+    named += [("around.stall", "var(--p95)")] if found.stalls else []
+    key = [html.Span([html.I(style={"background": colour}), text(words)]) for words, colour in named]
+    caption = html.Span(
+        [html.Span(key, className="tt-key"), html.Span(text("around.tokens.hint"))], className="tt-row-of"
+    )
     return chart(
-        "tokens", text("around.tokens"), text("around.tokens.hint"), {"data": traces, "layout": layout},
+        "tokens", text("around.tokens"), caption, {"data": traces, "layout": layout},
         html.Div([html.Span([name, " ", html.B(value)]) for name, value in facts], className="tt-facts-inline"),
         _gaps(text, found), _causes(text, found), height=86,
     )  # fmt: skip

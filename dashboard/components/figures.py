@@ -71,7 +71,7 @@ def rate_figure(text: Text, data: Series) -> dict[str, Any]:
                 [rate(v) for v in data.failed_per_second],
             )
         )
-    return _figure(bars, data, {"rangemode": "tozero"}, stacked=True)
+    return _figure(bars, data, {"rangemode": "tozero", "ticksuffix": "/s"}, stacked=True)
 
 
 def percentile_figure(text: Text, data: Series, columns: Sequence[Sequence[Percentile]]) -> dict[str, Any]:

@@ -25,7 +25,11 @@ _NS_A_MS: Final = 1e6
 
 
 def heatmap_panel(
-    text: Text, data: Heatmap, box: tuple[int, int, int, int] | None = None, deploys: Sequence[RecordedMarker] = ()
+    text: Text,
+    data: Heatmap,
+    box: tuple[int, int, int, int] | None = None,
+    deploys: Sequence[RecordedMarker] = (),
+    service: str = "",
 ) -> Any:
     """The panel; a drag marks a box (see assets/c_chart.js), a click opens the slowest request of a cell."""
     caption = html.Span(
@@ -40,7 +44,7 @@ def heatmap_panel(
                 "line": {"color": "var(--fg)", "width": 1.5, "dash": "dot"}, "fillcolor": "rgba(128,128,128,0.12)",
             }
         ]  # fmt: skip
-    mark(figure, text, deploys)
+    mark(figure, text, deploys, service=service)
     return chart("heatmap", text("heatmap.title"), caption, figure, wide=True, height=230, over_time=True)
 
 

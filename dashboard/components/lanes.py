@@ -12,8 +12,8 @@ from tailtrace.dashboard.format import duration, iso
 from tailtrace.dashboard.text import Text
 
 _COLOURS: Final = tuple(f"var(--service-{n})" for n in range(8))
-_HEIGHT: Final = 64
-_GAP: Final = 0.03
+_HEIGHT: Final = 66  # pixels of a lane, of which its name has so many
+_NAME: Final = 18
 _PREFIXES: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -32,15 +32,16 @@ def lanes_figure(text: Text, lanes: Sequence[Lane], since_ns: int, until_ns: int
     layout["hovermode"] = "closest"
     layout["annotations"] = []
     traces = []
-    height = (1 - _GAP * (len(lanes) - 1)) / max(1, len(lanes))
+    height = 1 / max(1, len(lanes))
     for at, lane in enumerate(lanes):
-        top = 1 - at * (height + _GAP)
+        top = 1 - at * height
         suffix = "" if at == 0 else str(at + 1)
         most = max((value for line in lane.lines for value in line.values), default=0.0)
         share = lane.unit == "1"
         layout[f"yaxis{suffix}"] = axis(
-            domain=[max(0.0, top - height), top], fixedrange=True, range=[0, 1.02 if share else most * 1.1 or 1],
-            nticks=3, tickformat=".0%" if share else ".3~s", ticksuffix="" if share else lane.unit,
+            domain=[max(0.0, top - height), top - height * _NAME / _HEIGHT], fixedrange=True,
+            range=[0, 1.02 if share else most * 1.1 or 1], nticks=3,
+            tickformat=".0%" if share else ".3~s" if lane.unit else ",.3~r", ticksuffix="" if share else lane.unit,
             tickfont={"size": 10, "color": "var(--muted)"}, gridcolor="var(--line)",
         )  # fmt: skip
         age = "" if lane.age_ns is None else "  " + text("lane.age", age=duration(lane.age_ns))

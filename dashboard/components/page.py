@@ -63,20 +63,22 @@ def service_controls(store: Store, text: Text, address: Address, *more: Any, eng
     return html.Div([choice, *more], className="tt-filters", role="search")
 
 
-def page_head(text: Text, address: Address, path: str, title: str, scope: Scope, *extra: Any) -> Any:
-    """Title, service, range, conditions, a link that keeps showing what is seen."""
+def page_head(
+    text: Text, address: Address, path: str, title: str, scope: Scope, *extra: Any, every: bool = False
+) -> Any:
+    """Title, service, range, conditions, a link that keeps showing what is seen. `every`: the page is about all."""
     window = scope.window
     frozen = address.href(path, range=None, since=window.since_ns, until=window.until_ns, service=scope.service)
     return html.Div(
         [
             html.H1(title),
-            html.Strong(scope.service) if scope.service else None,
+            html.Strong(scope.service) if scope.service and not every else None,
             simulated_mark(text) if scope.simulated else None,
             html.Span(
                 text("range.words", since=moment(window.since_ns), until=moment(window.until_ns)),
                 className="tt-caption",
             ),
-            html.Span(condition_words(text, scope.conditions), className="tt-caption"),
+            None if every else html.Span(condition_words(text, scope.conditions), className="tt-caption"),
             *extra,
             html.Button(text("copy.link"), className="tt-button is-small", **data(copy_link=frozen)),
         ],

@@ -38,8 +38,8 @@ def request_filters(text: Text, address: Address, known: Services, path: str) ->
             select(text, "model", address.model, sorted({model for one in chosen for model in one.models}), 150),
             select(text, "route", address.route, sorted({route for one in chosen for route in one.routes}), 150),
             select(text, "outcome", address.outcome, list(_OUTCOMES), 110),
-            box(text, "min", address.min, 88),
-            box(text, "max", address.max, 76),
+            box(text, "min", address.min, 100),
+            box(text, "max", address.max, 84),
             box(text, "text", address.text, 120),
             box(text, "where", address.where, 250, title=text("filter.where.hint")),
             dmc.SegmentedControl(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import groupby
 from typing import Any, Final
 
-from tailtrace.analytics.queries.gpu_idle import GpuIdle
+from tailtrace.analytics.queries.gpu_idle import GpuIdle, GpuStretch
 from tailtrace.dashboard.components.axes import axis, base_layout
 from tailtrace.dashboard.components.figures import chart
 from tailtrace.dashboard.format import clock, duration, iso
@@ -25,14 +26,33 @@ def state_words(text: Text, state: str) -> str:
     return text.or_else(f"gpu.{state}", state)
 
 
+def drawn_stretches(idle: GpuIdle) -> list[GpuStretch]:
+    """All stretches; where they are too many to send, the coarser cells of every GPU, those alike put together."""
+    if idle.stretches_shown == idle.stretches_total:
+        return idle.stretches
+    found = []
+    since, until = int(idle.since_unix_ns), int(idle.until_unix_ns)
+    for lane in idle.lanes:
+        count = len(lane.cells)
+        edges = [since + (until - since) * n // count for n in range(count + 1)]
+        at = 0
+        for (state, cause), group in groupby(lane.cells, lambda cell: (cell.state, cell.cause)):
+            length = len(list(group))
+            begin, end = edges[at], edges[at + length]
+            found.append(GpuStretch(lane.gpu, lane.replica, state, cause, str(begin), end - begin))
+            at += length
+    return found
+
+
 def ribbon_chart(text: Text, idle: GpuIdle) -> Any:
     """Every stretch is a bar; its words name the cause."""
-    gpus = sorted({one.gpu for one in idle.stretches}, reverse=True)
+    stretches = drawn_stretches(idle)
+    gpus = sorted({one.gpu for one in stretches}, reverse=True)
     layout = base_layout(int(idle.since_unix_ns), int(idle.until_unix_ns), idle.cell_ns, f"ribbon/{idle.since_unix_ns}")
     layout.update({"barmode": "overlay", "hovermode": "closest", "margin": {"l": 110, "r": 8, "t": 4, "b": 22}})
     layout["yaxis"] = axis(type="category", categoryarray=[gpu[:12] for gpu in gpus], fixedrange=True)
     by_state: dict[str, list[Any]] = defaultdict(list)
-    for one in idle.stretches:
+    for one in stretches:
         by_state[shown_state(one.state, one.cause)].append(one)
     traces = [
         {
@@ -50,6 +70,12 @@ def ribbon_chart(text: Text, idle: GpuIdle) -> Any:
         }
         for state, found in by_state.items()
     ]  # fmt: skip
-    caption = text("showing", shown=f"{idle.stretches_shown:,}", total=f"{idle.stretches_total:,}")
+    cells = max((len(lane.cells) for lane in idle.lanes), default=1)
+    parts = duration((int(idle.until_unix_ns) - int(idle.since_unix_ns)) // cells)
+    caption = (
+        text("showing", shown=f"{idle.stretches_shown:,}", total=f"{idle.stretches_total:,}")
+        if stretches is idle.stretches
+        else text("gpus.ribbon.parts", cell=parts, total=f"{idle.stretches_total:,}")
+    )
     return chart("ribbon", text("gpus.ribbon"), caption, {"data": traces, "layout": layout}, wide=True,
                  height=_ROW * len(gpus) + 44)  # fmt: skip

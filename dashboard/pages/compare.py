@@ -141,6 +141,7 @@ def _conditions(text: Text, found: Comparison) -> Any:
     def row(one: Condition) -> list[Any]:
         return [text(f"condition.{one.name}"), side(one.name, one.a), side(one.name, one.b), share(one.distance)]
 
-    heads = [(text("compare.condition"), ""), ("A", ""), ("B", ""), (text("compare.distance"), "is-number")]
+    heads = [(text("compare.condition"), ""), ("A", "is-wrapped"), ("B", "is-wrapped"),
+             (text("compare.distance"), "is-number")]  # fmt: skip
     body = table(heads, [row(one) for one in found.conditions]) if found.conditions else html.P(text("compare.same"))
     return panel(text("compare.conditions"), "", body)

@@ -10,6 +10,7 @@ from dash import html
 from tailtrace.analytics.queries.clues import LogPattern
 from tailtrace.analytics.queries.goals import goals_of
 from tailtrace.analytics.queries.why import LAST_STEP, CauseShare, Side, Step, Why, why
+from tailtrace.analytics.verdicts import thresholds as limit
 from tailtrace.dashboard.address import Address
 from tailtrace.dashboard.components.link import link
 from tailtrace.dashboard.components.page import notice, page_head, panel, scope_of, service_controls, table, tag
@@ -42,30 +43,33 @@ def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, addr
             page_head(text, address, _PATH, text("nav.diagnosis"), scope,
                       link(text("overview.slowest"), href=slowest, className="tt-button is-small")),
             _headline(text, found),
-            html.Div(
-                [
-                    panel(text("diagnosis.steps"), text("diagnosis.steps.hint"),
-                          *[_step(text, at + 1, step, _lines(found, step)) for at, step in enumerate(found.steps)]),
-                    _sides(text, found),
-                ],
-                className="tt-page",
-            ),
+            _steps(text, found) if found.state != "too_few" else None,
+            _sides(text, found),
         ],
         className="tt-page",
     )  # fmt: skip
 
 
+def _steps(text: Text, found: Why) -> Any:
+    rows = [_step(text, at + 1, step, _lines(found, step)) for at, step in enumerate(found.steps)]
+    return panel(text("diagnosis.steps"), text("diagnosis.steps.hint"), *rows)
+
+
 def _headline(text: Text, found: Why) -> Any:
     if found.state == "too_few":
         return notice(text("diagnosis.too_few"), text("diagnosis.too_few.hint"))
+    was, now = found.before.mean_ns, found.during.mean_ns
     slower = text(
         f"diagnosis.{found.state}", excess=duration(abs(found.excess_ns)), relative=_times(found.relative),
-        before=moment(found.before.since_unix_ns),
+        before=moment(found.before.since_unix_ns), was=duration(was), now=duration(now),
     )  # fmt: skip
+    # A range that holds an end or a beginning of something differs more within itself than from what was before.
+    varied = found.state == "as_before" and was and now and now > limit.SLOWER.value * was + was
     part = text(f"diagnosis.part.{found.slow_part}") if found.slow_part else ""
     return html.Section(
         [
             html.P([slower, " ", part], className="tt-sentence"),
+            html.P(text("diagnosis.varied"), className="tt-muted") if varied else None,
             verdict_panel(text, found.verdict) if found.verdict else None,
         ],
         className="tt-panel tt-list",

@@ -15,6 +15,8 @@ def first_run(text: Text, settings: ServerSettings) -> Any:
     """Shown until the first request is judged; the page looks again by itself."""
     host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host
     endpoint = f"http://{host}:{settings.otlp_http_port or 4318}"
+    # 0 is off.
+    grpc = text("first.grpc", address=f"{host}:{settings.otlp_grpc_port}") if settings.otlp_grpc_port else ""
     ways = (
         ("first.run", f"export OTEL_EXPORTER_OTLP_ENDPOINT={endpoint}\ntailtrace run -- vllm serve MODEL"),
         ("first.code", "from tailtrace.instrumentation import wrap_gateway\n\napp = wrap_gateway(app)"),
@@ -27,7 +29,7 @@ def first_run(text: Text, settings: ServerSettings) -> Any:
     return html.Div(
         [
             html.H1(text("first.title")),
-            html.P(text("first.body", endpoint=endpoint, grpc=f"{host}:{settings.otlp_grpc_port or 4317}")),
+            html.P(text("first.body", endpoint=endpoint, grpc=grpc)),
             html.Div(
                 [
                     html.Section(

@@ -44,7 +44,8 @@ def _services(text: Text, fresh: Freshness) -> Any:
          moment(one.newest_unix_ns), duration(one.lag_p99_ns), moment(one.complete_until_unix_ns)]
         for one in fresh.services
     ]  # fmt: skip
-    caption = text("health.judged", time=moment(fresh.judged_up_to_unix_ns))
+    judged = fresh.judged_up_to_unix_ns
+    caption = text("health.judged", time=moment(judged)) if judged else ""
     body = table(heads, rows) if rows else html.P(text("first.title"), className="tt-muted")
     return panel(text("health.services"), caption, body)
 
@@ -54,7 +55,7 @@ def _losses(text: Text, fresh: Freshness) -> Any:
         return panel(text("health.losses"), "", html.P([tag(text("health.no_losses"), "good")]))
     number = "is-number"
     heads = [(text("column.service"), ""), (text("health.signal"), ""), (text("health.kind"), ""),
-             (text("gpus.reason"), ""), (text("health.count"), number)]  # fmt: skip
+             (text("gpus.reason"), "is-wrapped"), (text("health.count"), number)]  # fmt: skip
     rows = [
         [
             one.service or DASH,

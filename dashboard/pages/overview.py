@@ -220,13 +220,14 @@ def _charts(
     calls: list[Callable[[], Any]] = [
         partial(series, store, window, focus.service, is_root=address.is_root),
         partial(conditions, store, window, focus.service),
-        partial(recorded_markers, store, window.since_ns, window.until_ns, service=focus.service),
+        partial(recorded_markers, store, window.since_ns, window.until_ns),
     ]
     data, shared, deploys = together(calls)
     own = [one for one in begun if one.service == focus.service]
 
     def lines(columns: Sequence[Sequence[Percentile]], metric: str) -> dict[str, Any]:
-        return mark(percentile_figure(text, data, columns), text, deploys, [one for one in own if one.metric == metric])
+        there = [one for one in own if one.metric == metric]
+        return mark(percentile_figure(text, data, columns), text, deploys, there, focus.service)
 
     outcomes = text("overview.outcomes_short")
     requests = address.only("range", "since", "until", "root").href("/requests", service=focus.service, order="slowest")
@@ -238,7 +239,7 @@ def _charts(
             "shares",
             text("chart.shares"),
             outcomes,
-            mark(shares_figure(text, data), text, deploys),
+            mark(shares_figure(text, data), text, deploys, service=focus.service),
             legend(text, drawn),
             wide=True,
             height=210,
@@ -251,7 +252,7 @@ def _charts(
             panels.append(
                 chart(metric, text(f"chart.{metric}"), percentile_key(), lines(columns, metric), over_time=True)
             )
-    rates = mark(rate_figure(text, data), text, deploys)
+    rates = mark(rate_figure(text, data), text, deploys, service=focus.service)
     panels.append(chart("rate", text("chart.rate"), text("chart.all_outcomes"), rates, over_time=True))
     return html.Section(
         [

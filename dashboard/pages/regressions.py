@@ -54,7 +54,7 @@ def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, addr
         className="tt-page-head",
     )
     changes = recorded_changes(store, window.since_ns, window.until_ns, service=address.service)
-    markers = recorded_markers(store, window.since_ns, window.until_ns, service=address.service)
+    markers = recorded_markers(store, window.since_ns, window.until_ns)
     above = [
         _timeline(store, text, window, address.service or _first(store, window, changes), changes, markers),
         _changes(text, changes),
@@ -85,7 +85,7 @@ def _timeline(
     data = series(store, window, service)
     figure = mark(
         percentile_figure(text, data, data.percentiles), text,
-        [one for one in markers if one.service in ("", service)], [one for one in changes if one.service == service],
+        markers, [one for one in changes if one.service == service], service,
     )  # fmt: skip
     title = f"{service or text('service.unnamed')} · {text('chart.duration')}"
     return chart("timeline", title, percentile_key(), figure, html.P(text("regressions.key"), className="tt-muted"),

@@ -123,13 +123,19 @@ def _starts(text: Text, found: RequestList) -> Any:
 def _curve(text: Text, curve: BatchCurve) -> Any:
     """Step time against batch: where it bends, a larger batch only buys waiting."""
     if not curve.points:
-        return notice(text("replicas.no_steps"), text.said(curve.reason or ""))
+        said = text.said(curve.reason or "") or text("replicas.no_steps")
+        return panel(text("replicas.curve.title"), "", html.P(said, className="tt-muted"))
     layout = plain_layout("curve")
-    layout["margin"] = {"l": 58, "r": 58, "t": 6, "b": 38}
-    layout["xaxis"] = axis(title={"text": text("replicas.batch"), "font": {"size": 11}}, fixedrange=True)
+    layout["margin"] = {"l": 58, "r": 72, "t": 6, "b": 38}
+    layout["xaxis"] = axis(
+        title={"text": text("replicas.batch"), "font": {"size": 11}},
+        fixedrange=True,
+        tickformat="d",
+        dtick=1 if max(point.batch for point in curve.points) <= 10 else None,
+    )
     layout["yaxis"] = axis(ticksuffix=" ms", rangemode="tozero", fixedrange=True)
     layout["yaxis2"] = axis(overlaying="y", side="right", ticksuffix=" tok/s", rangemode="tozero", showgrid=False,
-                            fixedrange=True)  # fmt: skip
+                            tickmode="auto", fixedrange=True)  # fmt: skip
     batch = [point.batch for point in curve.points]
     traces = [
         {"type": "scatter", "mode": "lines+markers", "x": batch,

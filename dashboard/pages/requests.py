@@ -44,7 +44,7 @@ def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, addr
         partial(list_requests, store, wanted),
         partial(heatmap, store, window, wanted),
         partial(facets, store, wanted),
-        partial(recorded_markers, store, window.since_ns, window.until_ns, service=address.service),
+        partial(recorded_markers, store, window.since_ns, window.until_ns),
     ]
     if address.box:
         calls.append(partial(box_panel, store, text, address))
@@ -58,7 +58,7 @@ def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, addr
                     facet_list(text, address, values),
                     html.Div(
                         [
-                            heatmap_panel(text, cells, marked, deploys) if cells.counts else None,
+                            heatmap_panel(text, cells, marked, deploys, address.service) if cells.counts else None,
                             *compared,
                             request_table(text, found, chosen_columns(address))
                             if found.requests

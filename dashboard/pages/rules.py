@@ -98,7 +98,8 @@ def sentence(text: Text, rule: Any) -> str:
     values["percent"] = f"{100 * values.get('objective', 0):g}"
     values["quantile"] = f"P{100 * values.get('q', 0):g}"
     values["least"] = f"{100 * values.get('at_least', 0):g}"
-    return f"{where}: {text(f'rules.{rule.kind}.says', **values)}"
+    key = "rules.regression.says_any" if rule.kind == "regression" and not rule.at_least else f"rules.{rule.kind}.says"
+    return f"{where}: {text(key, **values)}"
 
 
 def _one(text: Text, kept: book.Book, rule: Any) -> Any:

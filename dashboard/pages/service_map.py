@@ -27,7 +27,7 @@ def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, addr
     if scope is None:
         return first_run(text, settings)
     found = service_map(store, scope.window)
-    head = page_head(text, address, _PATH, text("nav.map"), scope)
+    head = page_head(text, address, _PATH, text("nav.map"), scope, every=True)
     if not found.nodes:
         return html.Div([head, notice(text("overview.none"))], className="tt-page")
     return html.Div([head, _drawing(text, address, found), _edges(text, found)], className="tt-page")

@@ -7,7 +7,7 @@ from typing import Any, Final
 from dash import html
 
 from tailtrace.dashboard.address import Address
-from tailtrace.dashboard.components.attributes import data
+from tailtrace.dashboard.components.attributes import aria, data
 from tailtrace.dashboard.components.page import panel, table, tag
 from tailtrace.dashboard.format import DASH, byte_count, zone_name
 from tailtrace.dashboard.permission import may_write
@@ -36,12 +36,18 @@ def _yours(text: Text) -> Any:
     zones = [
         html.Button(
             text("settings.zone.own") if name == "own" else name,
-            className="tt-button is-small", **data(zone=name),
+            className="tt-button is-small", **data(zone=name), **aria(pressed=str(name == zone_name()).lower()),
         )
         for name in _ZONES
     ]  # fmt: skip
     languages = [
-        html.Button(name, className="tt-button is-small", **data(language=code)) for code, name in LANGUAGES.items()
+        html.Button(
+            name,
+            className="tt-button is-small",
+            **data(language=code),
+            **aria(pressed=str(code == text.language).lower()),
+        )
+        for code, name in LANGUAGES.items()
     ]
     themes = [
         html.Button(text(f"settings.theme.{name}"), className="tt-button is-small", **data(theme=name))

@@ -136,7 +136,7 @@ def _hours(text: Text, one: Objective, hours: list[Hour]) -> Any:
     begin, end = int(hours[0].start_unix_ns), int(hours[-1].start_unix_ns) + _HOUR_NS
     layout = base_layout(begin, end, _HOUR_NS, f"slo/{one.rule}/{one.service}")
     layout["yaxis"].update({"ticksuffix": " %", "rangemode": "tozero"})
-    layout["yaxis2"] = {**layout["yaxis"], "overlaying": "y", "side": "right", "showgrid": False}
+    layout["yaxis2"] = {**layout["yaxis"], "overlaying": "y", "side": "right", "showgrid": False, "tickmode": "auto"}
     layout["margin"]["r"] = 52
     traces = [
         {"type": "bar", "x": times, "y": bad, "name": text("slos.bad"), "marker": {"color": "var(--p50)"},

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dash import html
 from page_words import words_of
 from seeding import SECOND, T0, insert_requests, request
 
+from tailtrace.analytics.queries.gpu_idle import GpuIdle, GpuLane, GpuStretch
 from tailtrace.analytics.queries.percentiles import Percentile
+from tailtrace.analytics.queries.recorded import RecordedMarker
+from tailtrace.analytics.verdicts.idle import Cell
 from tailtrace.dashboard.address import Address
+from tailtrace.dashboard.components.markers import mark
 from tailtrace.dashboard.components.marks import percentile_mark
+from tailtrace.dashboard.components.ribbon import drawn_stretches
 from tailtrace.dashboard.pages import health, replicas
 from tailtrace.dashboard.pages import settings as settings_page
 from tailtrace.dashboard.text import Text
@@ -62,10 +69,31 @@ def test_health_tells_rates_losses_and_ages(store: Store, settings: ServerSettin
 
 def test_an_interval_is_drawn_as_far_as_it_is_known() -> None:
     def said(low: int | None, high: int | None) -> list[str]:
-        mark = percentile_mark(ENGLISH, Percentile(0.99, 2 * SECOND, low, high, 1, True))
-        return list(words_of(html.Div(mark)))[:2]
+        drawn = percentile_mark(ENGLISH, Percentile(0.99, 2 * SECOND, low, high, 1, True))
+        return list(words_of(html.Div(drawn)))[:2]
 
     assert said(SECOND, 3 * SECOND) == ["1.00 s … 3.00 s", "n=1"]
     assert said(SECOND, None) == ["> 1.00 s", "n=1"]
     assert said(None, 3 * SECOND) == ["< 3.00 s", "n=1"]
     assert said(None, None) == ["2.00 s", "n=1"]
+
+
+def test_too_many_stretches_are_drawn_coarser_and_none_is_left_out() -> None:
+    busy, idle = Cell("busy", "unknown", 1.0), Cell("idle", "no_work", 0.0)
+    lanes = [GpuLane(f"GPU-{n}", "r", [busy, busy, idle, busy]) for n in range(3)]
+    first = [GpuStretch("GPU-0", "r", "busy", "unknown", "0", 5)]
+    few = GpuIdle("s", "0", "40", 1, 3, 120, [], lanes, first, 1, 1, [])
+    assert drawn_stretches(few) is first
+    many = replace(few, stretches_total=9)
+    found = [(one.gpu, one.state, int(one.start_unix_ns), one.duration_ns) for one in drawn_stretches(many)]
+    assert found[:3] == [("GPU-0", "busy", 0, 20), ("GPU-0", "idle", 20, 10), ("GPU-0", "busy", 30, 10)]
+    assert [gpu for gpu, *_ in found[::3]] == ["GPU-0", "GPU-1", "GPU-2"]
+
+
+def test_deploys_of_others_say_whose_they_are() -> None:
+    marks = [
+        RecordedMarker(str(n), str(T0), name, "version", "1", "2", "") for n, name in enumerate(("api", "llm", ""))
+    ]
+    notes = mark({"layout": {}}, ENGLISH, marks, service="api")["layout"]["annotations"]
+    assert [note["text"] for note in notes] == ["2", "llm 2", "2"]
+    assert "llm Service version 1 → 2" in notes[1]["hovertext"]

@@ -16,8 +16,8 @@ EN = Text("en")
 @pytest.mark.parametrize(
     ("rule", "words"),
     [
-        ({}, "every service: a confirmed change of what the service is for, from 0 %"),
-        ({"metrics": ["ttft"]}, "every service: a confirmed change of time to first token, from 0 %"),
+        ({}, "every service: a confirmed change of the figures that its goal is about"),
+        ({"metrics": ["ttft"]}, "every service: a confirmed change of time to first token"),
         (
             {"kind": "slo", "sli": "tokens_per_s", "tokens_per_s": 2000, "objective": 0.9},
             "every service: 90 % of requests good by tokens per second at least 2000 tokens/s",
