@@ -30,12 +30,15 @@ class Conditions:
 
 
 _VALUES: Final = "groupUniqArrayIf(50)(toString({0}), toString({0}) NOT IN ('', '0'))"
+# Kinds first: there are few, and each is looked at once.
 _SQL: Final = (
     "SELECT "
     + ", ".join(f"arraySort({_VALUES.format(c)}) AS {c}s" for c in _COLUMNS.values())
-    + f", uniqExactIf(({', '.join(_COLUMNS.values())}), Model != '' OR Engine != '') AS kinds FROM requests"
+    + f", uniqExactIf(({', '.join(_COLUMNS.values())}), Model != '' OR Engine != '') AS kinds FROM"
+    f" (SELECT {', '.join(_COLUMNS.values())} FROM requests"
     " WHERE ({service:String} = '' OR Service = {service:String}) AND Kind = 'request'"
     " AND End >= fromUnixTimestamp64Nano({since:Int64}, 'UTC') AND End < fromUnixTimestamp64Nano({until:Int64}, 'UTC')"
+    " GROUP BY ALL)"
 )  # fmt: skip
 
 
