@@ -66,6 +66,12 @@ def share(value: float | None) -> str:
     return f"{percent:.1f} %" if percent < 9.95 else f"{percent:.0f} %"
 
 
+def growth(value: float) -> str:
+    """`+104 %`, `−27 %`; `0 %` for less than half a percent."""
+    percent = round(100 * value)
+    return f"{'+' if percent > 0 else '−' if percent < 0 else ''}{abs(percent):,} %"
+
+
 def count(value: int | None) -> str:
     """`12,345`."""
     return DASH if value is None else f"{value:,}"

@@ -45,8 +45,13 @@ def box_panel(store: Store, text: Text, address: Address) -> Any:
                         f"{clock(since)[:8]} – {clock(until)[:8]}, {duration(low)} – {duration(high)}",
                         className="tt-caption",
                     ),
-                    link(text("box.only"), href=only, className="tt-button is-small"),
-                    link(text("box.clear"), href=address.href(_PATH, box=None), className="tt-button is-small"),
+                    html.Div(
+                        [
+                            link(text("box.only"), href=only, className="tt-button is-small"),
+                            link(text("box.clear"), href=address.href(_PATH, box=None), className="tt-button is-small"),
+                        ],
+                        className="tt-ids",
+                    ),
                 ],
                 className="tt-panel-head",
             ),

@@ -111,7 +111,9 @@ def _step(text: Text, rank: int, step: Step, lines: list[LogPattern]) -> Any:
                             tag(text(f"step.{step.state}"), _STATES[step.state]),
                             html.Span(
                                 f"{duration(step.before_ns)} → {duration(step.during_ns)}", className="tt-caption"
-                            ),
+                            )
+                            if step.before_ns or step.during_ns
+                            else None,
                             html.Span(text.said(step.note), className="tt-caption") if step.note else None,
                         ],
                         className="tt-card-head",

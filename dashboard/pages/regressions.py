@@ -21,7 +21,7 @@ from tailtrace.dashboard.components.link import link
 from tailtrace.dashboard.components.markers import mark
 from tailtrace.dashboard.components.page import notice, panel, service_controls, table, tag
 from tailtrace.dashboard.components.verdict import kept_verdict
-from tailtrace.dashboard.format import DASH, count, moment, share
+from tailtrace.dashboard.format import DASH, count, growth, moment, share
 from tailtrace.dashboard.pages.first_run import first_run
 from tailtrace.dashboard.text import Text
 from tailtrace.ingest.settings import ServerSettings
@@ -134,7 +134,7 @@ def _row(text: Text, one: WindowVerdict) -> Any:
     span = {"since": one.since_unix_ns, "until": one.until_unix_ns, "service": one.service}
     head = [
         html.Strong(one.service or text("service.unnamed")),
-        html.Span(text("regressions.slower", relative=f"{one.relative:+.0%}")),
+        html.Span(text("regressions.slower", relative=growth(one.relative))),
         html.Span(f"{moment(one.since_unix_ns)} – {moment(one.until_unix_ns)[11:]}", className="tt-caption"),
     ]
     links = [

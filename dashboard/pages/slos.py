@@ -17,7 +17,7 @@ from tailtrace.dashboard.components.figures import chart
 from tailtrace.dashboard.components.link import link
 from tailtrace.dashboard.components.page import notice, panel, table, tag
 from tailtrace.dashboard.components.rule_parts import STATES
-from tailtrace.dashboard.format import DASH, count, duration, iso, moment, share
+from tailtrace.dashboard.format import DASH, count, duration, growth, iso, moment, share
 from tailtrace.dashboard.permission import may_write, read_only_note
 from tailtrace.dashboard.text import Text
 from tailtrace.ingest.settings import ServerSettings
@@ -71,7 +71,7 @@ def _row(text: Text, one: Objective, current: bool) -> list[Any]:
 
 def _left(left: float | None) -> str:
     """What is left of a budget; below nothing when it is overspent."""
-    return share(left) if left is None or left >= 0 else f"{100 * left:.0f} %"
+    return share(left) if left is None or left >= 0 else growth(left)
 
 
 def percent(value: float | None) -> str:

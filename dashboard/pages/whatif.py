@@ -12,7 +12,7 @@ from tailtrace.analytics.queries.whatif import Change, Prediction, WhatIf, whati
 from tailtrace.dashboard.address import Address
 from tailtrace.dashboard.components.page import notice, page_head, panel, scope_of, service_controls, table, tag
 from tailtrace.dashboard.components.request_filters import box
-from tailtrace.dashboard.format import DASH, count, duration, share
+from tailtrace.dashboard.format import DASH, count, duration, growth, share
 from tailtrace.dashboard.pages.first_run import first_run
 from tailtrace.dashboard.text import Text
 from tailtrace.errors import Rejected
@@ -124,7 +124,7 @@ def _prediction(text: Text, one: Prediction, longest: int) -> list[Any]:
     ]
     return [
         [name, " ", tag(text("compare.hollow"), "warn") if one.hollow else None],
-        duration(one.now_ns), duration(one.predicted_ns), f"{relative:+.0%}", duration(one.retime_ns),
+        duration(one.now_ns), duration(one.predicted_ns), growth(relative), duration(one.retime_ns),
         html.Div(bars, className="tt-pair-bars"),
     ]  # fmt: skip
 

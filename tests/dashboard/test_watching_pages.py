@@ -111,7 +111,7 @@ def test_an_objective_shows_its_budget(seeded: Store, settings: ServerSettings, 
     row.wait_for()
     assert "90 % duration ≤ 200 ms" in row.inner_text()
     assert "82.5 %" in row.inner_text()  # 21 of 120 are above 200 ms, to within the 2 % of a bucket
-    assert "-75 %" in row.inner_text()
+    assert "−75 %" in row.inner_text()
     page.locator(".js-plotly-plot").wait_for()
 
 
