@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from functools import wraps
 from typing import Any
 
 from tailtrace.errors import ConfigError
 from tailtrace.instrumentation import clock
-from tailtrace.instrumentation.record import CURRENT, Scope, Stage, live
+from tailtrace.instrumentation.record import CURRENT, Record, Scope, Stage, live
 from tailtrace.instrumentation.steps import record_step
 
 # Inside generate, each token is one call of forward: those are not stages.
@@ -116,25 +117,34 @@ def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 class Marks:
-    """A streamer that marks tokens and hands everything on to the user's own."""
+    """A streamer that marks and counts tokens and hands all on to the user's own. It is first given the prompt."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
-        self._prompt_seen = False
+        self._prompt: Any = None
+        self.output_tokens = 0
         self.first_ns = 0
         self.last_ns = 0
 
     def put(self, value: Any) -> None:
-        if self._prompt_seen:
+        if self._prompt is not None:
             self.last_ns = clock.now_ns()
             self.first_ns = self.first_ns or self.last_ns
-        self._prompt_seen = True
+            self.output_tokens += 1
+        else:
+            self._prompt = value
         if self._inner is not None:
             self._inner.put(value)
 
     def end(self) -> None:
         if self._inner is not None:
             self._inner.end()
+
+    @property
+    def input_tokens(self) -> int:
+        """Of a tensor of ids, or a list of them."""
+        count = getattr(self._prompt, "numel", None)
+        return int(count()) if callable(count) else len(self._prompt)
 
 
 def _deliver(scope: Scope, start_ns: int, marks: Marks, error: str) -> None:
@@ -145,3 +155,18 @@ def _deliver(scope: Scope, start_ns: int, marks: Marks, error: str) -> None:
         stage = Stage(name)
         stage.parent, stage.start_ns, stage.end_ns, stage.error = scope, begin_ns, end_ns, error
         stage.deliver()
+    if scope.record is not None and marks.output_tokens:
+        # A prompt of some other kind, or a count of the user's that is no number, goes without ours.
+        with suppress(Exception):
+            _count(scope.record, marks)
+
+
+def _count(record: Record, marks: Marks) -> None:
+    """Tokens of this and earlier calls for the request; a usage that its answer tells wins over them."""
+    known = record.attributes
+    for name, count in (
+        ("gen_ai.usage.input_tokens", marks.input_tokens),
+        ("gen_ai.usage.output_tokens", marks.output_tokens),
+    ):
+        record.set(name, known.get(name, 0) + count)
+    record.set("tokens_source", "engine")

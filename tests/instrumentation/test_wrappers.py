@@ -281,6 +281,26 @@ def test_generate_gives_prefill_and_decode_through_a_streamer() -> None:
     assert length_ms(named(found, "decode")) == 20
     assert length_ms(named(found, "forward")) == 30
     assert mine.got == [[1, 2], 1, 1, 1, "end"]
+    told = {span.name: span.attributes for span in found if span.name in {"r", "beams"}}
+    assert told["r"]["gen_ai.usage.input_tokens"] == 2
+    assert told["r"]["gen_ai.usage.output_tokens"] == 3
+    assert told["r"]["tailtrace.tokens_source"] == "engine"
+    assert "gen_ai.usage.output_tokens" not in told["beams"]
+
+
+@pytest.mark.parametrize("prompt", [object(), None, 5])
+def test_a_prompt_that_cannot_be_counted_hurts_nobody(prompt: Any) -> None:
+    class Model:
+        def generate(self, ids: Any, streamer: Any = None) -> str:
+            for value in (ids, 1, 2):
+                streamer.put(value)
+            return "done"
+
+    with captured() as spans:
+        with request("r"):
+            assert wrap_model_runner(Model()).generate(prompt) == "done"
+        told = named(spans(), "r").attributes
+    assert "gen_ai.usage.input_tokens" not in told
 
 
 def test_a_callable_gives_forward_and_a_step() -> None:
