@@ -17,6 +17,7 @@ from tailtrace.dashboard.format import count, duration, moment, share
 from tailtrace.dashboard.text import Text
 
 _FAILING: Final = 0.01
+_SLOWER: Final = ("suspected", "confirmed", "resolved")  # and not what was dismissed, or has become usual
 _MARKS: Final = {"fine": ("●", "tt-good"), "over": ("◐", "tt-warn"), "trouble": ("▲", "tt-bad")}
 _FEW: Final = 20  # failures of fewer requests are told by the table alone
 
@@ -35,8 +36,9 @@ def troubles(figures: Overview, moved: Movers, changes: Sequence[RecordedChange]
     """The services that are in any, by name."""
     found = {}
     for one in figures.services:
-        own = [each for each in changes if each.service == one.service]
-        own.sort(key=lambda each: (each.until_unix_ns is not None, each.state != "confirmed", int(each.onset_unix_ns)))
+        own = [each for each in changes if each.service == one.service and each.state in _SLOWER]
+        # What goes on comes first, then what is sure, then what departs most from the usual.
+        own.sort(key=lambda each: (each.until_unix_ns is not None, each.state != "confirmed", -abs(each.departure)))
         change = own[0] if own else None
         slower = [each for each in moved.movers if each.service == one.service and each.change_ns > 0]
         failing = one.error_share or 0.0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 from dash import html
 from page_words import words_of
@@ -10,7 +12,7 @@ from seeding import SECOND, T0, insert_requests, request
 
 from tailtrace.analytics.queries.gpu_idle import GpuIdle, GpuLane, GpuStretch
 from tailtrace.analytics.queries.percentiles import Percentile
-from tailtrace.analytics.queries.recorded import RecordedMarker
+from tailtrace.analytics.queries.recorded import RecordedChange, RecordedMarker
 from tailtrace.analytics.verdicts.idle import Cell
 from tailtrace.dashboard.address import Address
 from tailtrace.dashboard.components.markers import mark
@@ -18,6 +20,7 @@ from tailtrace.dashboard.components.marks import percentile_mark
 from tailtrace.dashboard.components.ribbon import drawn_stretches
 from tailtrace.dashboard.pages import health, replicas
 from tailtrace.dashboard.pages import settings as settings_page
+from tailtrace.dashboard.pages.overview_words import troubles
 from tailtrace.dashboard.text import Text
 from tailtrace.ingest.settings import ServerSettings
 from tailtrace.ingest.store import Store
@@ -97,3 +100,16 @@ def test_deploys_of_others_say_whose_they_are() -> None:
     notes = mark({"layout": {}}, ENGLISH, marks, service="api")["layout"]["annotations"]
     assert [note["text"] for note in notes] == ["2", "llm 2", "2"]
     assert "llm Service version 1 → 2" in notes[1]["hovertext"]
+
+
+def test_the_trouble_that_is_told_goes_on_is_sure_and_departs_most() -> None:
+    def change(metric: str, state: str, departure: float, until: str | None = None) -> RecordedChange:
+        return RecordedChange(metric, metric, "api", "m", state, "1", until, departure, "queue", 1.0, "")
+
+    figures: Any = SimpleNamespace(services=[SimpleNamespace(service="api", requests=100, error_share=0.0)])
+    nobody: Any = SimpleNamespace(movers=[])
+    faint, strong = change("tpot", "confirmed", 1.5), change("ttft", "confirmed", 33.0)
+    others = [change("duration", "resolved", 60.0, "2"), change("duration", "dismissed", 90.0)]
+    assert troubles(figures, nobody, [faint, strong, *others])["api"].change is strong
+    assert troubles(figures, nobody, others)["api"].over
+    assert troubles(figures, nobody, others[1:]) == {}
