@@ -1,4 +1,4 @@
-"""What recording a request costs: CPU and in-line time beside OpenTelemetry's SDK and ddtrace, and time added a chunk.
+"""What recording a request costs, beside OpenTelemetry's SDK, ddtrace and logfire: CPU, in-line time, time a chunk.
 
 One request = 9 spans with 3 attributes and 200 chunks; everything counts: marks, statistics, encoding, sending. Peers
 are installed into --work DIR; without them (as in --quick) their figures are null and the reason is printed.
@@ -23,7 +23,11 @@ from typing import Any
 from harness import arguments, report
 
 HERE = Path(__file__).parent
-PEERS = ("opentelemetry-sdk>=1.30", "opentelemetry-exporter-otlp-proto-http>=1.30", "ddtrace>=3")
+PEERS = (
+    "opentelemetry-sdk>=1.30", "opentelemetry-exporter-otlp-proto-http>=1.30",
+    "opentelemetry-exporter-otlp-proto-grpc>=1.30", "ddtrace>=3", "logfire>=3",
+)  # fmt: skip
+PEER_LANES = ("otel_http", "otel_grpc", "ddtrace", "logfire")
 
 SINK = """
 import socketserver, sys
@@ -47,10 +51,23 @@ server.serve_forever()
 """
 
 
+GRPC_SINK = """
+import grpc
+from concurrent.futures import ThreadPoolExecutor
+class Everything(grpc.GenericRpcHandler):
+    def service(self, details):
+        return grpc.unary_unary_rpc_method_handler(lambda body, context: b"")
+server = grpc.server(ThreadPoolExecutor(4), handlers=[Everything()], options=[("grpc.max_receive_message_length", -1)])
+print(server.add_insecure_port("127.0.0.1:0"), flush=True)
+server.start()
+server.wait_for_termination()
+"""
+
+
 @contextmanager
-def sink() -> Iterator[int]:
+def sink(code: str = SINK) -> Iterator[int]:
     """A receiver in another process that takes everything and does nothing; gives its port."""
-    process = subprocess.Popen([sys.executable, "-c", SINK], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         yield int(process.stdout.readline())
@@ -165,11 +182,11 @@ def main() -> None:
     requests, rounds = (500, 1) if args.quick else (4000, 7)
     python = peers(args.work, args.quick)
     results: dict[str, list[dict[str, float]]] = {}
-    with sink() as port:
+    with sink() as port, sink(GRPC_SINK) as grpc_port:
         for _ in range(rounds):
-            for name in ("floor", "tailtrace", *(("otel_http", "ddtrace") if python else ())):
-                interpreter = python if python and name in {"otel_http", "ddtrace"} else sys.executable
-                result = lane(interpreter, name, port, requests)
+            for name in ("floor", "tailtrace", *(PEER_LANES if python else ())):
+                interpreter = python if python and name in PEER_LANES else sys.executable
+                result = lane(interpreter, name, grpc_port if name == "otel_grpc" else port, requests)
                 if result is not None:
                     results.setdefault(name, []).append(result)
         print(f"{'back to back':14s} {'CPU us/request':>15s} {'of threads':>11s} {'in-line p50':>12s} {'p99 us':>9s}")
@@ -196,7 +213,9 @@ def main() -> None:
         {
             "cpu_us": statistics.median(run["cpu_us"] for run in results["tailtrace"]),
             "x_otel_http": ratio("cpu_us", "otel_http"),
+            "x_otel_grpc": ratio("cpu_us", "otel_grpc"),
             "x_ddtrace": ratio("cpu_us", "ddtrace"),
+            "x_logfire": ratio("cpu_us", "logfire"),
             "inline_x_otel": ratio("inline_us", "otel_http"),
             "chunk_ns": chunk_ns(20 if args.quick else 200),
         },

@@ -67,13 +67,23 @@ def tailtrace(port: int) -> tuple[Callable[[], None], Callable[[], None]]:
 
 
 def otel_http(port: int) -> tuple[Callable[[], None], Callable[[], None]]:
-    from opentelemetry import trace
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    return _otel(OTLPSpanExporter(endpoint=f"http://127.0.0.1:{port}/v1/traces"))
+
+
+def otel_grpc(port: int) -> tuple[Callable[[], None], Callable[[], None]]:
+    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+
+    return _otel(OTLPSpanExporter(endpoint=f"http://127.0.0.1:{port}", insecure=True))
+
+
+def _otel(exporter: Any) -> tuple[Callable[[], None], Callable[[], None]]:
+    from opentelemetry import trace
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
     provider = TracerProvider()
-    exporter = OTLPSpanExporter(endpoint=f"http://127.0.0.1:{port}/v1/traces")
     # A queue that holds all of them: dropped spans would cost nothing.
     provider.add_span_processor(BatchSpanProcessor(exporter, max_queue_size=1 << 20))
     trace.set_tracer_provider(provider)
@@ -126,10 +136,48 @@ def ddtrace(port: int) -> tuple[Callable[[], None], Callable[[], None]]:
     return one, tracer.flush
 
 
+def logfire(port: int) -> tuple[Callable[[], None], Callable[[], None]]:
+    """As its users send to a receiver of their own: over OTLP/HTTP."""
+    import logfire
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    exporter = OTLPSpanExporter(endpoint=f"http://127.0.0.1:{port}/v1/traces")
+    processor = BatchSpanProcessor(exporter, max_queue_size=1 << 20)
+    logfire.configure(
+        send_to_logfire=False,
+        console=False,
+        additional_span_processors=[processor],
+        metrics=False,
+        inspect_arguments=False,
+    )
+    clock = time.perf_counter_ns
+
+    def one() -> None:
+        start = clock()
+        with logfire.span("chat", model="m-7b", tenant="a") as span:
+            for name in NAMES:
+                with logfire.span(name, stage=name, model="m-7b", tokens=512):
+                    pass
+            times: list[int] = []
+            append = times.append
+            for _ in range(CHUNKS):
+                append(clock())
+            span.set_attributes(statistics_of(times, start))
+
+    return one, lambda: logfire.force_flush(60_000) and None
+
+
+LANES = {
+    "floor": floor, "tailtrace": tailtrace, "otel_http": otel_http, "otel_grpc": otel_grpc, "ddtrace": ddtrace,
+    "logfire": logfire,
+}  # fmt: skip
+
+
 def main() -> None:
     lane, port, requests, pause_us = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
     started = time.perf_counter()
-    one, flush = {"floor": floor, "tailtrace": tailtrace, "otel_http": otel_http, "ddtrace": ddtrace}[lane](port)
+    one, flush = LANES[lane](port)
     import_ms = (time.perf_counter() - started) * 1000
     for _ in range(200):
         one()
