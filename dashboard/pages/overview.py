@@ -136,7 +136,9 @@ def _table(text: Text, address: Address, figures: Overview, focus: str) -> Any:
     )
     second = [html.Th(name, className="is-number") for _ in range(3) for name in ("P50", "P95", "P99")]
     top = [html.Th(text(key), className=kind, colSpan=span, rowSpan=1 if span == 3 else 2) for key, kind, span in heads]
-    rows = [_row(text, address, one, one.service == focus) for one in figures.services[:_ROWS]]
+    # The head says it when all of them are simulated.
+    marked = len({one.simulated for one in figures.services}) > 1
+    rows = [_row(text, address, one, one.service == focus, marked) for one in figures.services[:_ROWS]]
     shown = {
         part.stage
         for one in figures.services[:_ROWS]
@@ -161,7 +163,8 @@ def _table(text: Text, address: Address, figures: Overview, focus: str) -> Any:
     )
 
 
-def _row(text: Text, address: Address, one: ServiceOverview, focused: bool) -> Any:
+def _row(text: Text, address: Address, one: ServiceOverview, focused: bool, marked: bool) -> Any:
+    """A service; `marked`: rows say themselves whether they are simulated, as not all are."""
     numbers = [
         html.Td(percentile_mark(text, value), className="is-number")
         for group in (one.duration, one.ttft, one.tpot)
@@ -172,7 +175,7 @@ def _row(text: Text, address: Address, one: ServiceOverview, focused: bool) -> A
     )
     return html.Tr(
         [
-            html.Td([anchor, simulated_mark(text) if one.simulated else None]),
+            html.Td([anchor, simulated_mark(text) if marked and one.simulated else None]),
             html.Td(
                 rate(one.per_second), className="is-number", title=text("overview.requests", n=count(one.requests))
             ),
