@@ -82,7 +82,7 @@ window.dash_clientside = window.dash_clientside || {};
           const value = shown(address, id.key, values[index]);
           if (value === keep()) return;
           given[id.key] = [...recent(id.key), { value: String(value ?? ""), at: performance.now() }];
-          window.dash_clientside.set_props(id, { value });
+          setTimeout(() => window.dash_clientside.set_props(id, { value })); // the drawing is asked for first
         });
         throw window.dash_clientside.PreventUpdate;
       }
