@@ -7,7 +7,7 @@
  *   Entered                  context.py
  *   begin, name_after_route  gateway.py
  *   client_of, finish_well   answer.py
- *   encode_request           encode.py
+ *   encode_request, -_record encode.py
  *   plain_tail               encode.py
  *   sender                   answer.py
  *   tcp_info                 tcp_info.py
@@ -49,14 +49,14 @@
 #define MAX_STAGES 512
 #define TAIL 5
 #define SAMPLE_MASK 31
-#define INTERFACE 5 /* native.py expects this one */
+#define INTERFACE 6 /* native.py expects this one */
 
 static PyObject *other_clock; /* NULL: the real one */
 static PyObject *current;     /* the context variable CURRENT */
 static PyObject *streaming_now;
 static PyTypeObject *record_type;
 static PyTypeObject *marks_type, *times_type, *stage_type, *sender_type, *record_base, *buffer_type, *entered_type;
-static PyObject *stage_heads, *make_stage_head, *make_pair, *make_status;
+static PyObject *stage_heads, *make_stage_head, *make_pair, *make_status, *draw_block;
 static PyObject *is_chosen, *read_weight, *random_bits, *parse_caller, *write_state, *otel_current, *otel_context,
     *request_span, *span_key, *record_module;
 static PyObject *empty_text, *empty_bytes;
@@ -64,13 +64,15 @@ static PyObject *s_more_body, *s_write_paused, *s_span_id, *s_trace_id, *s_paren
     *s_stages, *s_deliver, *s_name, *s_type, *s_status, *s_headers, *s_body, *s_streaming,
     *s_first_ns, *s_answer_ns, *s__start_ns, *s__status, *s__framed, *s__size, *s__fast, *s_sampled, *s_trace_state, *s_size,
     *s_method, *s_begin_ns, *s_seen, *s_websocket, *s_request_size, *s_transport, *s_get_extra_info, *s_socket, *s_fileno,
-    *s_submit, *s_engine_of_new, *s_status_code, *s_client_rtt, *s_retransmits, *s_route, *s_path, *s_tailtrace_route, *b_traceparent,
+    *s_submit, *s_response_model, *s_engine_of_new, *s_status_code, *s_client_rtt, *s_retransmits, *s_route, *s_path, *s_tailtrace_route, *b_traceparent,
     *b_tracestate;
 static int64_t bounds[BOUNDS];
 /* By bit length and the bits below the highest: the bucket of the smallest number that begins so. An octave has 35 buckets
  * and 64 cells, so a search sees at most two bounds. */
 #define CELLS 64
 static int first_of_cell[64 * CELLS];
+
+static int text(PyObject **to, const char *value);
 
 /* Clock ----------------------------------------------------------------------------------------------------------- */
 
@@ -532,17 +534,24 @@ write_signed(char *out, int64_t value)
     return write_unsigned(out, (uint64_t)value);
 }
 
-static PyObject *
-times_gaps_text(Times *self, PyObject *Py_UNUSED(ignored))
+/* At most this many characters of gaps for `pieces` buckets, and of stalls. */
+#define GAP_TEXT 26
+#define STALLS_TEXT (MAX_STALLS * 44)
+
+static size_t
+gap_pieces(const Times *self)
 {
     size_t pieces = 0;
     for (int k = self->lowest; k <= self->highest; k++) {
         pieces += self->counts[k] != 0;
     }
-    char *text = PyMem_Malloc(pieces * 26 + 1), *out = text;
-    if (text == NULL) {
-        return PyErr_NoMemory();
-    }
+    return pieces;
+}
+
+static char *
+write_gaps(const Times *self, char *text)
+{
+    char *out = text;
     for (int k = self->lowest; k <= self->highest; k++) {
         if (self->counts[k]) {
             if (out != text) {
@@ -553,9 +562,42 @@ times_gaps_text(Times *self, PyObject *Py_UNUSED(ignored))
             out = write_unsigned(out, self->counts[k]);
         }
     }
-    PyObject *result = PyUnicode_FromStringAndSize(text, out - text);
+    return out;
+}
+
+static PyObject *
+times_gaps_text(Times *self, PyObject *Py_UNUSED(ignored))
+{
+    char *text = PyMem_Malloc(gap_pieces(self) * GAP_TEXT + 1);
+    if (text == NULL) {
+        return PyErr_NoMemory();
+    }
+    PyObject *result = PyUnicode_FromStringAndSize(text, write_gaps(self, text) - text);
     PyMem_Free(text);
     return result;
+}
+
+static char *
+write_stalls(const Times *self, int64_t start_ns, char *text)
+{
+    Stall sorted[MAX_STALLS];
+    for (int i = 0; i < self->stalls; i++) {
+        int at = i;
+        for (; at > 0 && sorted[at - 1].begin > self->longest[i].begin; at--) {
+            sorted[at] = sorted[at - 1];
+        }
+        sorted[at] = self->longest[i];
+    }
+    char *out = text;
+    for (int i = 0; i < self->stalls; i++) {
+        if (i) {
+            *out++ = ',';
+        }
+        out = write_signed(out, minus(sorted[i].begin, start_ns));
+        *out++ = ':';
+        out = write_signed(out, sorted[i].length);
+    }
+    return out;
 }
 
 static PyObject *
@@ -565,24 +607,8 @@ times_stalls_text(Times *self, PyObject *start)
     if (start_ns == -1 && PyErr_Occurred()) {
         return NULL;
     }
-    Stall sorted[MAX_STALLS];
-    for (int i = 0; i < self->stalls; i++) {
-        int at = i;
-        for (; at > 0 && sorted[at - 1].begin > self->longest[i].begin; at--) {
-            sorted[at] = sorted[at - 1];
-        }
-        sorted[at] = self->longest[i];
-    }
-    char text[MAX_STALLS * 44], *out = text;
-    for (int i = 0; i < self->stalls; i++) {
-        if (i) {
-            *out++ = ',';
-        }
-        out = write_signed(out, minus(sorted[i].begin, start_ns));
-        *out++ = ':';
-        out = write_signed(out, sorted[i].length);
-    }
-    return PyUnicode_FromStringAndSize(text, out - text);
+    char text[STALLS_TEXT];
+    return PyUnicode_FromStringAndSize(text, write_stalls(self, start_ns, text) - text);
 }
 
 static PyMethodDef times_methods[] = {
@@ -1165,6 +1191,40 @@ write_stage(Out *out, Stage *stage, PyObject *record, const char *trace_id, PyOb
     return failed < 0 ? -1 : end_span(out, length_at);
 }
 
+/* The spans of a record's stages. `fresh` holds 8 bytes for each: more than those are not written. */
+static int
+write_stages(Out *out, PyObject *record, PyObject *stages, const char *trace_id, PyObject *span_id, PyObject *fresh,
+             int64_t anchor)
+{
+    /* A stage that has children gets its id before it is written, whichever of them ended first. */
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(stages); i++) {
+        PyObject *parent = is_stage(PyList_GET_ITEM(stages, i)) ? ((Stage *)PyList_GET_ITEM(stages, i))->parent : NULL;
+        if (is_stage(parent)) {
+            Py_INCREF(parent);
+            PyObject *id = PyObject_GetAttr(parent, s_span_id);
+            Py_DECREF(parent);
+            if (id == NULL) {
+                return -1;
+            }
+            Py_DECREF(id);
+        }
+    }
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(stages) && 8 * (i + 1) <= PyBytes_GET_SIZE(fresh); i++) {
+        PyObject *stage = PyList_GET_ITEM(stages, i);
+        if (!is_stage(stage)) {
+            PyErr_SetString(PyExc_TypeError, "encode_request() expected stages");
+            return -1;
+        }
+        Py_INCREF(stage);
+        int done = write_stage(out, (Stage *)stage, record, trace_id, span_id, PyBytes_AS_STRING(fresh) + 8 * i, anchor);
+        Py_DECREF(stage);
+        if (done < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
 static int
 read_ns(PyObject *record, PyObject *name, int64_t *to)
 {
@@ -1211,32 +1271,8 @@ encode_request(PyObject *module, PyObject *const *args, Py_ssize_t count)
         || end_span(&out, length_at) < 0) {
         goto end;
     }
-    /* A stage that has children gets its id before it is written, whichever of them ended first. */
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(stages); i++) {
-        PyObject *parent = is_stage(PyList_GET_ITEM(stages, i)) ? ((Stage *)PyList_GET_ITEM(stages, i))->parent : NULL;
-        if (is_stage(parent)) {
-            Py_INCREF(parent);
-            PyObject *id = PyObject_GetAttr(parent, s_span_id);
-            Py_DECREF(parent);
-            if (id == NULL) {
-                goto end;
-            }
-            Py_DECREF(id);
-        }
-    }
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(stages) && 8 * (i + 1) <= PyBytes_GET_SIZE(args[4]); i++) {
-        PyObject *stage = PyList_GET_ITEM(stages, i);
-        if (!is_stage(stage)) {
-            PyErr_SetString(PyExc_TypeError, "encode_request() expected stages");
-            goto end;
-        }
-        Py_INCREF(stage);
-        int done = write_stage(&out, (Stage *)stage, record, PyBytes_AS_STRING(trace_id), span_id,
-                               PyBytes_AS_STRING(args[4]) + 8 * i, anchor);
-        Py_DECREF(stage);
-        if (done < 0) {
-            goto end;
-        }
+    if (write_stages(&out, record, stages, PyBytes_AS_STRING(trace_id), span_id, args[4], anchor) < 0) {
+        goto end;
     }
     result = PyBytes_FromStringAndSize((const char *)out.at, (Py_ssize_t)out.size);
 end:
@@ -1253,14 +1289,15 @@ end:
 static PyObject *
 use_encoders(PyObject *module, PyObject *args)
 {
-    PyObject *heads, *head, *pair, *status;
-    if (!PyArg_ParseTuple(args, "O!OOO:use_encoders", &PyDict_Type, &heads, &head, &pair, &status)) {
+    PyObject *heads, *head, *pair, *status, *block;
+    if (!PyArg_ParseTuple(args, "O!OOOO:use_encoders", &PyDict_Type, &heads, &head, &pair, &status, &block)) {
         return NULL;
     }
     Py_XSETREF(stage_heads, Py_NewRef(heads));
     Py_XSETREF(make_stage_head, Py_NewRef(head));
     Py_XSETREF(make_pair, Py_NewRef(pair));
     Py_XSETREF(make_status, Py_NewRef(status));
+    Py_XSETREF(draw_block, Py_NewRef(block));
     Py_RETURN_NONE;
 }
 
@@ -2203,19 +2240,14 @@ says_more(const char *body, size_t size, int model_known)
     return 0;
 }
 
-/* plain_tail(messages, model_known) -> how many bodies at the end are empty, where every other one is the text of one
- * chat chunk and says no more; -1 where they have to be read. */
-static PyObject *
-plain_tail(PyObject *module, PyObject *const *args, Py_ssize_t count)
+/* How many bodies at the end are empty, where every other one is the text of one chat chunk and says no more; -1 where they
+ * have to be read, -2 with an error. */
+static long
+empty_at_end(PyObject *given, int model_known)
 {
-    if (count != 2) {
-        PyErr_SetString(PyExc_TypeError, "plain_tail() expected messages and whether the model is known");
-        return NULL;
-    }
-    int known = PyObject_IsTrue(args[1]);
-    PyObject *messages = known < 0 ? NULL : PySequence_Fast(args[0], "plain_tail() expected messages");
+    PyObject *messages = PySequence_Fast(given, "expected messages");
     if (messages == NULL) {
-        return NULL;
+        return -2;
     }
     long empty = 0;
     for (Py_ssize_t i = 0; empty >= 0 && i < PySequence_Fast_GET_SIZE(messages); i++) {
@@ -2230,11 +2262,297 @@ plain_tail(PyObject *module, PyObject *const *args, Py_ssize_t count)
         else {
             const char *text = PyBytes_AS_STRING(body);
             Py_ssize_t size = PyBytes_GET_SIZE(body);
-            empty = is_one_chat_text(text, size) && !says_more(text, (size_t)size, known) ? 0 : -1;
+            empty = is_one_chat_text(text, size) && !says_more(text, (size_t)size, model_known) ? 0 : -1;
         }
     }
     Py_DECREF(messages);
+    return empty;
+}
+
+/* plain_tail(messages, model_known) -> empty_at_end */
+static PyObject *
+plain_tail(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 2) {
+        PyErr_SetString(PyExc_TypeError, "plain_tail() expected messages and whether the model is known");
+        return NULL;
+    }
+    int known = PyObject_IsTrue(args[1]);
+    long empty = known < 0 ? -2 : empty_at_end(args[0], known);
     return empty == -2 ? NULL : PyLong_FromLong(empty);
+}
+
+/* Whole records --------------------------------------------------------------------------------------------------- */
+
+/* Reset after each use as far as it was used: most streams touch a few of its two thousand counts. */
+static Times scratch = {.lowest = BUCKETS, .highest = -1};
+
+static void
+reset_scratch(void)
+{
+    if (scratch.highest >= scratch.lowest) {
+        memset(scratch.counts + scratch.lowest, 0, (size_t)(scratch.highest - scratch.lowest + 1) * sizeof(uint64_t));
+    }
+    scratch.first_ns = scratch.last_ns = scratch.count = 0;
+    scratch.lowest = BUCKETS;
+    scratch.highest = -1;
+    scratch.stalls = 0;
+}
+
+/* A KeyValue as write_pair makes it, of a key of less than 100 bytes. */
+static int
+write_own(Out *out, const char *key, const void *value, size_t size)
+{
+    size_t key_size = strlen(key), body = 4 + key_size + varint_size(size) - 1 + size;
+    if (reserve(out, body + 12) < 0) {
+        return -1;
+    }
+    unsigned char *to = out->at + out->size;
+    *to++ = 0x4A;
+    to = write_varint(to, body);
+    *to++ = 0x0A;
+    to = write_varint(to, key_size);
+    memcpy(to, key, key_size);
+    to += key_size;
+    *to++ = 0x12;
+    to = write_varint(to, size);
+    memcpy(to, value, size);
+    out->size = (size_t)(to - out->at) + size;
+    return 0;
+}
+
+static int
+write_own_bool(Out *out, const char *key, int value)
+{
+    unsigned char scalar[2] = {0x10, (unsigned char)(value != 0)};
+    return write_own(out, key, scalar, 2);
+}
+
+static int
+write_own_number(Out *out, const char *key, int64_t value)
+{
+    unsigned char scalar[11] = {0x18};
+    return write_own(out, key, scalar, (size_t)(write_varint(scalar + 1, (uint64_t)value) - scalar));
+}
+
+static int
+write_own_text(Out *out, const char *key, const char *text, size_t size)
+{
+    unsigned char head[11] = {0x0A};
+    size_t head_size = (size_t)(write_varint(head + 1, size) - head);
+    char *joined = PyMem_Malloc(head_size + size + 1);
+    if (joined == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    memcpy(joined, head, head_size);
+    memcpy(joined + head_size, text, size);
+    int done = write_own(out, key, joined, head_size + size);
+    PyMem_Free(joined);
+    return done;
+}
+
+/* What request_attributes tells of a stream's tokens. */
+static int
+write_tokens(Out *out, Record *record)
+{
+    Marks *marks = (Marks *)record->times;
+    int64_t start = record->start_ns;
+    int done = fold(&scratch, marks->at, marks->size);
+    if (done == 0) {
+        done = write_own_number(out, "tailtrace.ttft_ns", minus(record->first_ns, start));
+    }
+    if (done == 0 && record->answer_ns) {
+        done = write_own_number(out, "tailtrace.ttft_answer_ns", minus(record->answer_ns, start));
+    }
+    if (done == 0) {
+        done = write_own_number(out, "tailtrace.last_token_ns", minus(scratch.last_ns, start));
+    }
+    size_t pieces = gap_pieces(&scratch);
+    if (done == 0 && pieces) {
+        char *text = PyMem_Malloc(pieces * GAP_TEXT);
+        if (text == NULL) {
+            PyErr_NoMemory();
+            done = -1;
+        }
+        else {
+            done = write_own_text(out, "tailtrace.gaps", text, (size_t)(write_gaps(&scratch, text) - text));
+            PyMem_Free(text);
+        }
+    }
+    if (done == 0 && scratch.stalls) {
+        char text[STALLS_TEXT];
+        done = write_own_text(out, "tailtrace.stalls", text, (size_t)(write_stalls(&scratch, start, text) - text));
+    }
+    reset_scratch();
+    return done;
+}
+
+static int
+is_nothing(PyObject *field)
+{
+    return field == NULL || field == Py_None;
+}
+
+/* Whether a record is of the usual kind: nothing of it needs Python, and none of its own attributes is one of ours. */
+static int
+is_usual(Record *record)
+{
+    static const char *ours[] = {"tailtrace.request", "tailtrace.outcome", "tailtrace.streaming", "tailtrace.ttft_ns",
+                                 "tailtrace.ttft_answer_ns", "tailtrace.last_token_ns", "tailtrace.gaps", "tailtrace.stalls"};
+    static PyObject *keys[sizeof ours / sizeof *ours];
+    PyObject *attributes = record->attributes;
+    if (!is_nothing(record->content) || !is_nothing(record->folded) || attributes == NULL || !PyDict_CheckExact(attributes)
+        || record->stages == NULL || !PyList_CheckExact(record->stages) || record->times == NULL
+        || !Py_IS_TYPE(record->times, marks_type) || record->name == NULL || !PyUnicode_CheckExact(record->name)
+        || record->outcome == NULL || !PyUnicode_CheckExact(record->outcome)
+        || PyUnicode_CompareWithASCIIString(record->outcome, "error") == 0
+        || PyUnicode_CompareWithASCIIString(record->outcome, "timeout") == 0 || record->error == NULL
+        || !PyUnicode_CheckExact(record->error) || PyUnicode_GET_LENGTH(record->error) || record->kind == NULL
+        || !PyLong_CheckExact(record->kind) || record->weight == NULL || !PyLong_CheckExact(record->weight)
+        || PyLong_AsLong(record->weight) != 1
+        || !(is_nothing(record->streaming) || PyBool_Check(record->streaming))) {
+        PyErr_Clear();
+        return 0;
+    }
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
+        if (keys[i] == NULL && text(&keys[i], ours[i]) < 0) {
+            return -1;
+        }
+        int held = PyDict_Contains(attributes, keys[i]);
+        if (held) {
+            return held < 0 ? -1 : 0;
+        }
+    }
+    return 1;
+}
+
+/* Name and kind as otlp.span_head. 0: cannot be written here. */
+static int
+write_head(Out *out, Record *record)
+{
+    Py_ssize_t size;
+    const char *name = utf8(record->name, &size);
+    long kind = PyLong_AsLong(record->kind);
+    if (name == NULL || (kind == -1 && PyErr_Occurred()) || kind < 0) {
+        PyErr_Clear();
+        return 0;
+    }
+    if (reserve(out, (size_t)size + 24) < 0) {
+        return -1;
+    }
+    unsigned char *to = out->at + out->size;
+    *to++ = 0x2A;
+    to = write_varint(to, (uint64_t)size);
+    memcpy(to, name, (size_t)size);
+    to += size;
+    *to++ = 0x30;
+    to = write_varint(to, (uint64_t)kind);
+    out->size = (size_t)(to - out->at);
+    return 1;
+}
+
+static int
+write_usual(Out *out, Record *record, long empty, int64_t anchor)
+{
+    size_t length_at, outcome_size = 0;
+    if (begin_span(out, PyBytes_AS_STRING(record->trace_id), record->parent_span_id, PyBytes_AS_STRING(record->span_id),
+                   record->start_ns + anchor, record->end_ns + anchor, &length_at) < 0) {
+        return -1;
+    }
+    int done = write_head(out, record);
+    if (done <= 0) {
+        return done;
+    }
+    Py_ssize_t size;
+    const char *outcome = utf8(record->outcome, &size);
+    if (outcome == NULL) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    outcome_size = (size_t)size;
+    Marks *marks = (Marks *)record->times;
+    if (record->first_ns && PyUnicode_CompareWithASCIIString(record->outcome, "ok") == 0) {
+        Py_ssize_t most = marks->size > 0 ? marks->size - 1 : 0;
+        marks->size -= empty < most ? empty : most;
+    }
+    if (write_own_bool(out, "tailtrace.request", 1) < 0
+        || write_own_text(out, "tailtrace.outcome", outcome, outcome_size) < 0
+        || (!is_nothing(record->streaming)
+            && write_own_bool(out, "tailtrace.streaming", record->streaming == Py_True) < 0)
+        || (record->first_ns && record->streaming == Py_True && write_tokens(out, record) < 0)
+        || write_pairs(out, record->attributes) < 0 || end_span(out, length_at) < 0) {
+        return -1;
+    }
+    return 1;
+}
+
+/* encode_record(record, anchor_ns) -> encode.encode_record of a record that went its usual way, or None where that has to
+ * do it; it is as it was then. */
+static PyObject *
+encode_record(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 2 || record_type == NULL || !Py_IS_TYPE(args[0], record_type) || make_pair == NULL) {
+        PyErr_SetString(PyExc_TypeError, "encode_record() expected a Record and nanoseconds");
+        return NULL;
+    }
+    Record *record = (Record *)args[0];
+    int64_t anchor = PyLong_AsLongLong(args[1]);
+    if (anchor == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    int usual = is_usual(record);
+    if (usual <= 0) {
+        return usual < 0 ? NULL : Py_NewRef(Py_None);
+    }
+    if (!is_id(record->trace_id, 16) || !is_id(record->span_id, 8) || record->parent_span_id == NULL
+        || !PyBytes_CheckExact(record->parent_span_id)
+        || (PyBytes_GET_SIZE(record->parent_span_id) && !is_id(record->parent_span_id, 8))) {
+        PyErr_Clear();
+        Py_RETURN_NONE;
+    }
+    long empty = 0;
+    if (!is_nothing(record->tail)) {
+        int known = PyDict_Contains(record->attributes, s_response_model);
+        empty = known < 0 ? -2 : empty_at_end(record->tail, known);
+        if (empty < 0) {
+            return empty == -2 ? NULL : Py_NewRef(Py_None);
+        }
+    }
+    Out out;
+    out.at = out.own;
+    out.room = sizeof out.own;
+    out.size = 0;
+    PyObject *result = NULL;
+    int done = write_usual(&out, record, empty, anchor);
+    if (done > 0 && PyList_GET_SIZE(record->stages)) {
+        PyObject *fresh = PyObject_CallFunction(draw_block, "n", PyList_GET_SIZE(record->stages));
+        PyObject *trace_id = Py_NewRef(record->trace_id), *span_id = Py_NewRef(record->span_id);
+        PyObject *stages = Py_NewRef(record->stages), *none = PyList_New(0);
+        if (fresh == NULL || none == NULL || !PyBytes_CheckExact(fresh)
+            || write_stages(&out, args[0], stages, PyBytes_AS_STRING(trace_id), span_id, fresh, anchor) < 0) {
+            done = -1;
+            Py_XDECREF(none);
+        }
+        else {
+            /* A stage knows its record: without this cut, each request would wait for the cycle collector. */
+            Py_XSETREF(record->stages, none);
+        }
+        Py_XDECREF(fresh);
+        Py_DECREF(trace_id);
+        Py_DECREF(span_id);
+        Py_DECREF(stages);
+    }
+    if (done > 0) {
+        result = PyBytes_FromStringAndSize((const char *)out.at, (Py_ssize_t)out.size);
+        Py_CLEAR(record->tail);
+    }
+    else if (done == 0) {
+        result = Py_NewRef(Py_None);
+    }
+    if (out.at != out.own) {
+        PyMem_Free(out.at);
+    }
+    return result;
 }
 
 /* Sender ---------------------------------------------------------------------------------------------------------- */
@@ -2811,7 +3129,8 @@ execute(PyObject *module)
         || text(&s_seen, "tailtrace.request") < 0 || text(&s_websocket, "WEBSOCKET") < 0
         || text(&s_request_size, "http.request.body.size") < 0 || text(&s_transport, "transport") < 0
         || text(&s_get_extra_info, "get_extra_info") < 0 || text(&s_socket, "socket") < 0 || text(&s_fileno, "fileno") < 0
-        || text(&s_submit, "submit") < 0 || text(&s_engine_of_new, "engine_of_new") < 0 || text(&s_status_code, "http.response.status_code") < 0
+        || text(&s_submit, "submit") < 0 || text(&s_response_model, "gen_ai.response.model") < 0
+        || text(&s_engine_of_new, "engine_of_new") < 0 || text(&s_status_code, "http.response.status_code") < 0
         || text(&s_client_rtt, "tailtrace.client_rtt_ns") < 0 || text(&s_retransmits, "tailtrace.client_retransmits") < 0
         || text(&s_route, "route") < 0 || text(&s_path, "path") < 0 || text(&s_tailtrace_route, "tailtrace.route") < 0
         || (b_traceparent = PyBytes_FromString("traceparent")) == NULL
@@ -2837,6 +3156,7 @@ static PyMethodDef functions[] = {
     {"use_context", use_context, METH_VARARGS, NULL},
     {"begin", (PyCFunction)(void (*)(void))begin, METH_FASTCALL, NULL},
     {"one_chat_text", one_chat_text, METH_O, NULL},
+    {"encode_record", (PyCFunction)(void (*)(void))encode_record, METH_FASTCALL, NULL},
     {"plain_tail", (PyCFunction)(void (*)(void))plain_tail, METH_FASTCALL, NULL},
     {"tcp_info", tcp_info, METH_O, NULL},
     {"client_of", client_of, METH_O, NULL},

@@ -66,6 +66,15 @@ def encode_failure(message: str) -> bytes:
 
 def encode_record(record: Record, anchor_ns: int) -> bytes:
     """The request's span and those of its stages. The record's marks and bodies are let go."""
+    if native is not None:
+        encoded: bytes | None = native.encode_record(record, anchor_ns)
+        if encoded is not None:
+            return encoded
+    return plain_encode_record(record, anchor_ns)
+
+
+def plain_encode_record(record: Record, anchor_ns: int) -> bytes:
+    """The same in Python, and for records of every kind."""
     head = span_head(record.name, record.kind)
     attributes = request_attributes(record)
     status = encode_failure(record.error) if record.outcome == "error" or record.outcome == "timeout" else b""
@@ -98,7 +107,7 @@ def encode_request(
 
 
 if native is not None:
-    native.use_encoders(_stage_heads, stage_head, attribute, encode_failure)
+    native.use_encoders(_stage_heads, stage_head, attribute, encode_failure, ids.span_id_block)
 _encode: Final = encode_request if native is None else native.encode_request
 
 

@@ -25,7 +25,7 @@ from tailtrace.instrumentation.gateway import plain_begin
 from tailtrace.instrumentation.native import native
 from tailtrace.instrumentation.record import CURRENT, Record, Remote, Stage, streaming_now
 from tailtrace.instrumentation.testing import FakeClock
-from tailtrace.instrumentation.tokens import PlainTokenMarks, PlainTokenTimes
+from tailtrace.instrumentation.tokens import PlainTokenMarks, PlainTokenTimes, TokenTimes
 
 pytestmark = pytest.mark.skipif(native is None, reason="the C extension is not built, or turned off")
 
@@ -539,6 +539,79 @@ def test_the_end_of_a_stream_is_read_alike(tail: list[Any], marks: int, outcome:
         return record.attributes, list(record.times)
 
     assert read(native) == read(None)
+
+
+whole_records = st.fixed_dictionaries(
+    {},
+    optional={
+        "name": st.sampled_from(["GET /a", "\ud800", "ü" * 3000]),
+        "outcome": st.sampled_from(["ok", "rejected", "cancelled", "error", "timeout", "\ud800"]),
+        "error": st.sampled_from(["", "ValueError"]),
+        "streaming": st.sampled_from([None, True, False]),
+        "first_ns": st.sampled_from([0, 5]),
+        "answer_ns": st.sampled_from([0, 9]),
+        "weight": st.sampled_from([1, 8]),
+        "kind": st.sampled_from([1, 3]),
+        "parent_span_id": st.sampled_from([b"", b"p" * 8]),
+        "stages": st.lists(st.sampled_from(["queue", "mine", "\ud800"]), max_size=4),
+        "folded": st.just(TokenTimes),
+        "attributes": attributes
+        | st.sampled_from([{"tailtrace.gaps": "mine"}, {"tailtrace.outcome": 1}, {"gen_ai.response.model": "m"}]),
+    },
+)
+
+
+@given(whole_records, st.none() | ends, marks)
+def test_whole_records_are_the_same_bytes(fields: dict[str, Any], tail: Any, times: list[int]) -> None:
+    def encoded(encode_one: Any) -> bytes:
+        ids.seed(1)
+        record = Record("GET", 2, start_ns=3)
+        record.end_ns = 10**9
+        fresh: dict[str, Any] = {"attributes": dict, "stages": list, "folded": lambda make: make()}
+        for name, value in fields.items():
+            setattr(record, name, fresh.get(name, lambda value: value)(value))
+        names, record.stages = record.stages, []
+        for at, name in enumerate(names):
+            stage = Stage(name, {"a": at})
+            stage.parent = record.stages[at // 2] if at else record
+            stage.start_ns, stage.end_ns = 5, 6
+            record.stages.append(stage)
+        record.tail = tail and [{"type": "http.response.body"} if body is None else {"body": body} for body in tail]
+        for mark in times:
+            record.times.append(mark)
+        made: bytes = encode_one(record, 1_700_000_000_000_000_000)
+        assert record.tail is None
+        assert record.stages == []
+        return made
+
+    try:
+        assert encoded(encode.encode_record) == encoded(encode.plain_encode_record)
+    finally:
+        ids.seed(None)
+
+
+def test_an_ordinary_stream_is_encoded_without_python() -> None:
+    def record_of(**fields: Any) -> Record:
+        record = Record("GET /a", 2, start_ns=3)
+        record.begin_tokens(7)
+        streaming_now.clear()
+        record.times.append(9)
+        record.end_ns = 12
+        record.tail = [{"body": TEXT}, {"body": b""}]
+        record.attributes["http.response.status_code"] = 200
+        for name, value in fields.items():
+            setattr(record, name, value)
+        return record
+
+    assert b"tailtrace.last_token_ns" in native.encode_record(record_of(), 0)
+    for left in (
+        {"error": "ValueError"}, {"weight": 2}, {"content": Content(1).gather()},
+        {"trace_id": b"short"}, {"tail": [{"body": b"data: x"}]}, {"times": []}, {"name": 5}, {"attributes": None},
+    ):  # fmt: skip
+        record = record_of(**left)
+        assert native.encode_record(record, 0) is None
+        assert len(record.times) == (0 if "times" in left else 2)
+        assert record.tail
 
 
 def test_what_the_server_or_the_message_raises_reaches_the_caller() -> None:
