@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from celery import Celery
+from celery import Celery, Task
 from celery.signals import worker_init
 
 from tailtrace.analytics import heartbeat  # noqa: F401 - its signal
@@ -22,7 +22,7 @@ from tailtrace.analytics.jobs.outbox import run_outbox
 from tailtrace.analytics.jobs.requests import JobReport, run_requests
 from tailtrace.analytics.jobs.trim import trim_inbox
 from tailtrace.analytics.jobs.verdicts import run_verdicts
-from tailtrace.errors import ConfigError
+from tailtrace.errors import ConfigError, StoreError
 from tailtrace.ingest.retention import enforce
 from tailtrace.ingest.settings import ServerSettings
 from tailtrace.ingest.store import Store, open_store
@@ -38,6 +38,9 @@ OUTBOX_S: Final = 5.0
 VERDICTS_S: Final = 30.0
 # Rounds that one task may run to catch up before it lets others have the worker.
 MAX_ROUNDS: Final = 20
+
+# A store that is gone is gone for each tick; it is said this often.
+TOLD_S: Final = 60.0
 
 _store: Store | None = None
 _settings: ServerSettings | None = None
@@ -65,9 +68,24 @@ def current_store() -> Store:
         return _store
 
 
+class _Job(Task):  # type: ignore[misc]
+    """A task whose store may be gone or full: that is told in a line, with no traceback, and the next tick tries
+    again."""
+
+    throws = (StoreError,)
+    _told_s: ClassVar[dict[str, float]] = {}
+
+    def on_failure(self, exc: Exception, *rest: Any) -> None:
+        """See celery.Task."""
+        now = time.monotonic()
+        if isinstance(exc, StoreError) and now - self._told_s.get(self.name, -TOLD_S) >= TOLD_S:
+            self._told_s[self.name] = now
+            log.warning("%s did not work and is tried again at its next tick: %s", self.name, exc)
+
+
 def create_app(broker_url: str) -> Celery:
     """The application on a broker; an empty URL is a queue in this process's memory."""
-    made = Celery("tailtrace", broker=broker_url or "memory://")
+    made = Celery("tailtrace", broker=broker_url or "memory://", task_cls=_Job)
     made.conf.update(
         result_backend=None,
         task_ignore_result=True,

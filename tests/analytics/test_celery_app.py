@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tailtrace.analytics import celery_app
-from tailtrace.errors import ConfigError
+from tailtrace.errors import ConfigError, StoreError
 from tailtrace.ingest.store import Store
 from tests.analytics.feed import feed, store_now_ms
 from tests.analytics.test_requests_job import request
@@ -35,6 +35,33 @@ def test_a_tick_judges_what_has_settled(store: Store, tmp_path: Path, monkeypatc
     finally:
         celery_app.use_store(None)
     assert store.query("SELECT count() AS n FROM requests") == [{"n": 1}]
+
+
+def test_a_store_that_is_full_is_said_once_and_without_a_traceback(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise StoreError("no space left")
+
+    monkeypatch.setattr(celery_app, "run_requests", full)
+    monkeypatch.setattr(celery_app._Job, "_told_s", {})
+    celery_app.use_store(store)
+    try:
+        for _ in range(3):
+            celery_app.requests.apply()
+    finally:
+        celery_app.use_store(None)
+    loud = [record for record in caplog.records if record.levelname in {"WARNING", "ERROR", "CRITICAL"}]
+    assert [record.getMessage() for record in loud] == [
+        "tailtrace.requests did not work and is tried again at its next tick: no space left"
+    ]
+    assert not loud[0].exc_info
+
+
+def test_a_fault_of_a_job_is_logged_whole(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(celery_app, "current_store", lambda: 1 / 0)
+    celery_app.requests.apply()
+    assert [record.levelname for record in caplog.records if "ZeroDivisionError" in record.getMessage()] == ["ERROR"]
 
 
 def test_a_worker_of_its_own_needs_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
