@@ -30,9 +30,10 @@
     return format.replace(/%(\w)/g, (whole, key) => parts[key] || whole);
   }
 
-  // [[value, words], ...]
-  function timeTicks({ nticks, tickformat }, since, until) {
-    const step = STEPS.find((one) => (until - since) / one <= nticks) || STEPS[STEPS.length - 1];
+  // [[value, words], ...], no more than have room
+  function timeTicks({ nticks, tickformat }, { since, until, wide }) {
+    const most = Math.min(nticks, wide / (12 + 7 * tickWords(tickformat, since).length));
+    const step = STEPS.find((one) => (until - since) / one <= most) || STEPS[STEPS.length - 1];
     const found = [];
     for (let at = Math.ceil(since / step) * step; at <= until; at += step) found.push([at, tickWords(tickformat, at)]);
     return found;
@@ -194,7 +195,7 @@
       svg("path", { d: grid, class: "tt-grid", "shape-rendering": "crispEdges" }),
       ...ticks.map(([value, words]) => label(scale.left - 5, scale.y(value) + 4, "end", words)),
       // The first and the last stay within the chart.
-      ...timeTicks(xaxis, scale.since, scale.until).map(([time, words]) => {
+      ...timeTicks(xaxis, scale).map(([time, words]) => {
         const x = scale.x(time), half = 3.2 * words.length;
         return x + half > right + 8 ? label(right + 8, bottom + 15, "end", words) : label(Math.max(x, half), bottom + 15, "middle", words);
       }),
