@@ -1,10 +1,11 @@
 """What wrap_gateway costs a streaming endpoint: requests/s of 200-chunk FastAPI streams under uvicorn.
 
-Interleaved pairs of servers; load generator and receiver are processes of their own on the same cores, so what they use
-is not the server's. The stream yields its 200 chunks at once, without a turn of the event loop between them: the app
-itself does next to nothing, which is the hardest case for what is added; `kept` is that one. Beside it, printed only,
-the same with one turn of the loop a chunk, as where each token comes from an engine. opentelemetry-instrumentation-asgi
-stands beside, from --work DIR; without it (as in --quick) its line is left out and the reason is printed.
+Interleaved pairs of servers, each given time to send what it has recorded before the next begins; load generator and
+receiver are processes of their own on the same cores, so what they use is not the server's. The stream yields its 200
+chunks at once, without a turn of the event loop between them: the app itself does next to nothing, which is the
+hardest case for what is added; `kept` is that one. Beside it, printed only, the same with one turn of the loop a chunk,
+as where each token comes from an engine. opentelemetry-instrumentation-asgi stands beside, from --work DIR; without it
+(as in --quick) its line is left out and the reason is printed.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ PEERS = (
     "uvicorn[standard]>=0.34", "opentelemetry-sdk>=1.30", "opentelemetry-exporter-otlp-proto-http>=1.30",
     "opentelemetry-instrumentation-asgi", "fastapi>=0.115",
 )  # fmt: skip
+
+# What a kind still sends after its last request would be taken from the next one's share of the cores.
+SETTLE_S = {"plain": 0.0, "tailtrace": 0.7, "otel": 5.5}
 
 SERVICE = """
 import asyncio, os
@@ -139,12 +143,14 @@ def main() -> None:
                     count = requests // 10 if kind == "otel" else requests
                     before = cpu_seconds(servers[kind].process.pid)
                     rates[kind].append(asyncio.run(load(servers[kind].port, count)))
+                    time.sleep(SETTLE_S[kind])
                     cpu_us[kind].append((cpu_seconds(servers[kind].process.pid) - before) / count * 1e6)
             turns = []
             for pair in range(pairs):
                 rate = {}
                 for kind in sorted(("plain", "tailtrace"), reverse=bool(pair % 2)):
                     rate[kind] = asyncio.run(load(servers[kind].port, requests // 5, path="/turns"))
+                    time.sleep(SETTLE_S[kind])
                 turns.append(rate["tailtrace"] / rate["plain"])
         finally:
             for server in servers.values():
