@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal
@@ -13,7 +13,7 @@ from tailtrace.analytics.queries.percentiles import Percentile, percentile_of_bu
 from tailtrace.analytics.queries.selection import STREAMED
 from tailtrace.analytics.queries.stage_shares import ROLLUP_COLUMNS
 from tailtrace.analytics.queries.together import together
-from tailtrace.analytics.queries.window import SECOND_NS, Window
+from tailtrace.analytics.queries.window import SECOND_NS, Window, newest_ns
 from tailtrace.ingest.store import Store
 from tailtrace.stages import REQUEST_STAGES, UNEXPLAINED
 
@@ -76,7 +76,9 @@ def series(
     is_root: bool | None = True,
     outcomes: Sequence[str] = OUTCOMES,
 ) -> Series:
-    """Time series of one service; steps without data hold null percentiles and shares, and a rate of zero."""
+    """Time series of one service; steps without data hold null percentiles and shares, and a rate of zero. The rate of
+    the newest step is of the part of it that there is data for.
+    """
     parameters = {
         "since": window.since_ns,
         "until": window.until_ns,
@@ -87,18 +89,18 @@ def series(
         "outcomes": list(outcomes),
     }
 
-    counts, buckets, stages = together(
-        [
-            partial(store.query, sql.replace("{table}", window.table), parameters, role="ui")
-            for sql in (_COUNTS, _BUCKETS, _STAGES)
-        ]
-    )
+    calls: list[Callable[[], Any]] = [
+        partial(store.query, sql.replace("{table}", window.table), parameters, role="ui")
+        for sql in (_COUNTS, _BUCKETS, _STAGES)
+    ]
+    counts, buckets, stages, newest = together([*calls, partial(newest_ns, store)])
 
     count = -(-(window.until_ns - window.since_ns) // window.step_ns)
     rate, failed = [0.0] * count, [0.0] * count
     for row in counts:
-        rate[row["i"]] = row["n"] * SECOND_NS / window.step_ns
-        failed[row["i"]] = row["failed"] * SECOND_NS / window.step_ns
+        seconds = _covered_ns(window, int(row["i"]), newest) / SECOND_NS
+        rate[row["i"]] = row["n"] / seconds
+        failed[row["i"]] = row["failed"] / seconds
     histograms: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
     for row in buckets:
         histograms[row["Metric"], row["i"]].append((int(row["K"]), int(row["n"])))
@@ -118,6 +120,15 @@ def series(
         tpot_percentiles=percentiles("tpot"),
         stages=_stage_series(stages, count),
     )
+
+
+def _covered_ns(window: Window, step: int, newest: int | None) -> int:
+    """How much of a step there is data for: the last one has begun and is not over. At least a twentieth of it, so
+    that one request in its first moment is no rush.
+    """
+    begin = window.since_ns + step * window.step_ns
+    covered = window.step_ns if newest is None else min(window.step_ns, newest + 1 - begin)
+    return max(covered, window.step_ns // 20)
 
 
 def _stage_series(rows: Sequence[dict[str, Any]], count: int) -> list[StageSeries]:

@@ -112,3 +112,15 @@ def test_services_offer_what_there_is(filled: Store) -> None:
     assert [(one.service, one.requests, one.roots) for one in found] == [("api", 1035, 1035), ("chat", 1, 1)]
     assert found[0].outcomes == ["cancelled", "error", "ok"]
     assert (found[1].models, found[1].engines, found[1].simulated) == (["big"], ["vllm"], True)
+
+
+def test_the_newest_step_is_no_drop_because_it_is_not_over(store: Store) -> None:
+    # One a second, up to 20 s into a minute, and one in the first moment of a later one.
+    insert_requests(store, [request(n, duration_ns=SECOND, end_ns=T0 - n * SECOND) for n in range(140)])
+    window = resolve_window(store, span="1h")
+    assert window is not None
+    assert series(store, window, "api").per_second[-2:] == pytest.approx([1.0, 1.0], rel=0.06)
+    insert_requests(store, [request(999, duration_ns=SECOND, end_ns=T0 + 41 * SECOND)])
+    window = resolve_window(store, span="1h")
+    assert window is not None
+    assert series(store, window, "api").per_second[-1] == pytest.approx(1 / 3)  # of three seconds, the least
