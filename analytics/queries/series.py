@@ -93,7 +93,8 @@ def series(
         partial(store.query, sql.replace("{table}", window.table), parameters, role="ui")
         for sql in (_COUNTS, _BUCKETS, _STAGES)
     ]
-    counts, buckets, stages, newest = together([*calls, partial(newest_ns, store)])
+    calls.append(partial(newest_ns, store))
+    counts, buckets, stages, newest = together(calls)
 
     count = -(-(window.until_ns - window.since_ns) // window.step_ns)
     rate, failed = [0.0] * count, [0.0] * count
