@@ -49,7 +49,7 @@
 #define MAX_STAGES 512
 #define TAIL 5
 #define SAMPLE_MASK 31
-#define INTERFACE 6 /* native.py expects this one */
+#define INTERFACE 7 /* native.py expects this one */
 
 static PyObject *other_clock; /* NULL: the real one */
 static PyObject *current;     /* the context variable CURRENT */
@@ -1306,7 +1306,7 @@ use_encoders(PyObject *module, PyObject *args)
 typedef struct {
     PyObject_HEAD
     PyObject *name, *kind, *trace_id, *span_id, *parent_span_id, *trace_state, *sampled, *weight, *outcome, *error, *folded,
-        *streaming, *tail, *content, *engine, *attributes, *stages, *times, *weak;
+        *streaming, *tail, *content, *engine, *attributes, *stages, *times, *waits, *weak;
     long long start_ns, end_ns, first_ns, answer_ns;
 } Record;
 
@@ -1464,7 +1464,7 @@ record_init(Record *self, PyObject *args, PyObject *kwargs)
 #define RECORD_FIELDS(each)                                                                                              \
     each(name) each(kind) each(trace_id) each(span_id) each(parent_span_id) each(trace_state) each(sampled) each(weight) \
     each(outcome) each(error) each(folded) each(streaming) each(tail) each(content) each(engine) each(attributes)        \
-    each(stages) each(times)
+    each(stages) each(times) each(waits)
 
 static int
 record_traverse(Record *self, visitproc visit, void *arg)
@@ -2666,7 +2666,7 @@ first_token(Sender *self, PyObject *message)
     if (!is_one_chat_text(text, (Py_ssize_t)size) || memmem(text, size, "\"model\"", 7) || memmem(text, size, "usage", 5)) {
         return 0;
     }
-    int waits = self->flow == Py_None ? 1 : is_paused(self);
+    int waits = self->flow == Py_True ? 0 : self->flow == Py_None ? 1 : is_paused(self);
     if (waits) {
         return waits < 0 ? -1 : 0;
     }
@@ -2752,7 +2752,10 @@ sender_send(Sender *self, PyObject *const *args, Py_ssize_t given, PyObject *nam
         PyErr_Clear();
     }
     if (straight > 0) {
-        if (self->flow != Py_None) {
+        if (self->flow == Py_True) {
+            straight = 1;
+        }
+        else if (self->flow != Py_None) {
             int waits = is_paused(self);
             straight = waits < 0 ? -1 : !waits;
         }

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final, NamedTuple
 
 from tailtrace.instrumentation import clock, sse, tcp_info
+from tailtrace.instrumentation.drain import is_timed, note_wait
 from tailtrace.instrumentation.native import native
 from tailtrace.instrumentation.outcome import of_exception, of_status
 from tailtrace.instrumentation.record import Outcome, Record
@@ -19,8 +20,6 @@ Send = Callable[[Message], Awaitable[None]]
 _TAIL: Final = 5
 _TAIL_BYTES: Final = 4096
 _SAMPLE_MASK: Final = 31
-_BLOCKED_NS: Final = 200_000
-_MAX_BLOCKED: Final = 64
 
 # Content types whose chunks are tokens when the length is not known beforehand.
 _TOKEN_TYPES: Final = (
@@ -44,9 +43,10 @@ def plain_sender(
     slow: Send, careful: Send, send: Send, flow: Any, times: TokenMarks, answer: Any, record: Record
 ) -> Sender:
     """One plain function, because every chunk passes it: on the fast path a clock read and two list writes, then the
-    server's own awaitable. Only a send that will wait, by the server's own flag, is `careful`; where the server shows
-    no flag (`flow` is None), one in 32. Off the fast path it is `slow`; the one in C does what that does for the usual
-    start of a stream itself, on `answer` and `record`.
+    server's own awaitable. Where the server's waits are timed (`flow` is True) only the last send is `careful`; else
+    also one that will wait, by the server's own flag, or where it shows none (`flow` is None) one in 32. Off the fast
+    path it is `slow`; the one in C does what that does for the usual start of a stream itself, on `answer` and
+    `record`.
     """
     fast = False
     now_ns, append = clock.now_ns, times.append
@@ -64,6 +64,18 @@ def plain_sender(
         taken = list(kept)
         kept.clear()
         return taken
+
+    def by_drain(message: Message) -> Awaitable[None]:
+        if fast:
+            append(now_ns())
+            keep(message)
+            try:
+                if message["more_body"]:
+                    return send(message)
+            except KeyError:
+                pass
+            return careful(message)
+        return slow(message)
 
     def by_flag(message: Message) -> Awaitable[None]:
         if fast:
@@ -89,7 +101,7 @@ def plain_sender(
             return careful(message)
         return slow(message)
 
-    return Sender(by_sample if flow is None else by_flag, switch, close)
+    return Sender(by_drain if flow is True else by_sample if flow is None else by_flag, switch, close)
 
 
 _sender: Callable[[Send, Send, Send, Any, TokenMarks, Any, Record], Sender] = (
@@ -139,7 +151,6 @@ class Answer:
     _framed_json = False
     _frames: sse.Frames | None = None
     _in_tokens = True
-    _blocked: list[tuple[int, int]] | None = None
 
     def __init__(self, record: Record, send: Send, ends: tuple[Any, Any] = (None, None)) -> None:
         """`ends`: the connection's two addresses, server's and client's, as the scope names them."""
@@ -151,6 +162,8 @@ class Answer:
         self._flow: Any = getattr(self._cycle, "flow", None)
         if not hasattr(self._flow, "write_paused"):
             self._flow = None
+        elif is_timed(self._flow):
+            self._flow = True
         self._sender = _sender(self._slow, self._careful, send, self._flow, record.times, self, record)
         self.send = self._sender.send
 
@@ -243,7 +256,7 @@ class Answer:
             record.tail.append(message)
         if not message.get("more_body", False):
             self._complete(now)
-        elif self._flow is not None and not self._flow.write_paused:
+        elif self._flow is True or (self._flow is not None and not self._flow.write_paused):
             return self._server_send(message)
         return self._timed(message, now)
 
@@ -281,16 +294,11 @@ class Answer:
             self._done_ns = now
 
     def _note(self, before: int, after: int) -> None:
-        """Keep a wait in `send`; neighbours are joined when there are too many."""
+        """A send is over: the answer may be, and it may have waited."""
         if self._done_ns:
             self._done_ns = max(self._done_ns, after)
-        if after - before < _BLOCKED_NS:
-            return
-        blocked = self._blocked = self._blocked or []
-        blocked.append((before, after))
-        if len(blocked) > _MAX_BLOCKED:
-            at = min(range(len(blocked) - 1), key=lambda i: blocked[i + 1][0] - blocked[i][1])
-            blocked[at : at + 2] = [(blocked[at][0], blocked[at + 1][1])]
+        if self._flow is not True:
+            note_wait(self._record, before, after)
 
     def finish(self, failed: type[BaseException] | None) -> None:
         """The app has returned, or raised `failed`."""
@@ -306,7 +314,7 @@ class Answer:
             # A whole answer handed over at once: all of it is sending.
             record.mark("stream_out", self._start_ns, self._done_ns)
         else:
-            for before, after in self._blocked or ():
+            for before, after in record.waits or ():
                 record.mark("stream_out", before, after)
         if self._size and not record.first_ns:
             record.attributes["http.response.body.size"] = self._size

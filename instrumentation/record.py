@@ -70,6 +70,8 @@ class PlainRecordBase:
     tail: Any = None
     # Prompt and output, where recording them is switched on (content.Gathered).
     content: Any = None
+    # Waits in `send` for the client, as pairs of marks.
+    waits: list[tuple[int, int]] | None = None
     # What an engine's hooks know of this request; `close(record, end_ns)` is called once, before it is handed over.
     engine: Any = None
 

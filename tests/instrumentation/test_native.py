@@ -162,10 +162,13 @@ messages = st.one_of(
 )
 
 
-@given(st.lists(st.tuples(messages, st.booleans(), st.sampled_from([None, True, False])), max_size=80), st.booleans())
-def test_chunks_take_the_same_way(steps: list[Any], has_flow: bool) -> None:
+@given(
+    st.lists(st.tuples(messages, st.booleans(), st.sampled_from([None, True, False])), max_size=80),
+    st.sampled_from([None, Flow, True]),
+)
+def test_chunks_take_the_same_way(steps: list[Any], kind: Any) -> None:
     told: list[list[Any]] = [[], []]
-    flow = Flow() if has_flow else None
+    flow: Any = Flow() if kind is Flow else kind
 
     def of(log: list[Any], times: Any, make: Any) -> Any:
         ways = [lambda message, way=way: log.append((way, message)) or way for way in ("slow", "careful", "send")]
@@ -176,7 +179,7 @@ def test_chunks_take_the_same_way(steps: list[Any], has_flow: bool) -> None:
         ours, plain = of(told[0], ours_times, native.sender), of(told[1], plain_times, plain_sender)
         for message, paused, switch in steps:
             now.advance_ms(1)
-            if flow is not None:
+            if kind is Flow:
                 flow.write_paused = paused
             if switch is not None:
                 ours.switch(switch)
@@ -203,26 +206,31 @@ bodies = st.sampled_from([
 ])  # fmt: skip
 
 
+class Draining(Flow):
+    async def drain(self) -> None:
+        """Nothing is held back."""
+
+
 class Cycle:
-    def __init__(self, has_flow: bool) -> None:
+    def __init__(self, kind: Any) -> None:
         self.log: list[Any] = []
-        if has_flow:
-            self.flow = Flow()
+        if kind is not None:
+            self.flow = kind()
 
     async def send(self, message: Any) -> None:
         self.log.append(message)
 
 
-def answered(messages: list[Any], has_flow: bool, sender: Any) -> list[Any]:
+def answered(messages: list[Any], flow: Any, sender: Any) -> list[Any]:
     """Everything that an answer and its record know after these messages."""
-    cycle = Cycle(has_flow)
+    cycle = Cycle(flow)
     record = Record("GET", 2, start_ns=1)
     with FakeClock() as now, pytest.MonkeyPatch.context() as patch:
         patch.setattr(answer, "_sender", sender)
         of = answer.Answer(record, cycle.send)
         for message, paused in messages:
             now.advance_ms(1)
-            if has_flow:
+            if flow is not None:
                 cycle.flow.write_paused = paused
             with pytest.raises(StopIteration):
                 next(iter(of.send(message).__await__()))
@@ -236,14 +244,15 @@ def answered(messages: list[Any], has_flow: bool, sender: Any) -> list[Any]:
 
 @given(
     st.sampled_from([200, 404]), heads,
-    st.lists(st.tuples(bodies, st.sampled_from([True, True, True, False]), st.booleans()), max_size=9), st.booleans(),
+    st.lists(st.tuples(bodies, st.sampled_from([True, True, True, False]), st.booleans()), max_size=9),
+    st.sampled_from([None, Flow, Draining]),
 )  # fmt: skip
-def test_the_start_of_a_stream_is_read_alike(status: int, headers: Any, chunks: list[Any], has_flow: bool) -> None:
+def test_the_start_of_a_stream_is_read_alike(status: int, headers: Any, chunks: list[Any], flow: Any) -> None:
     messages: list[Any] = [({"type": "http.response.start", "status": status, "headers": headers}, False)]
     messages += [
         ({"type": "http.response.body", "body": body, "more_body": more}, paused) for body, more, paused in chunks
     ]
-    assert answered(messages, has_flow, native.sender) == answered(messages, has_flow, plain_sender)
+    assert answered(messages, flow, native.sender) == answered(messages, flow, plain_sender)
 
 
 pieces = st.sampled_from([
@@ -313,7 +322,7 @@ def test_requests_begin_alike(
             for name in (
                 "name", "kind", "trace_id", "span_id", "parent_span_id", "trace_state", "sampled", "weight", "outcome",
                 "error", "folded", "streaming", "tail", "content", "engine", "attributes", "start_ns", "end_ns",
-                "first_ns", "answer_ns",
+                "first_ns", "answer_ns", "waits",
             )
         ]  # fmt: skip
         return [fields, stages, list(record.times), inner, has_body]
