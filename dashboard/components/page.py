@@ -11,10 +11,11 @@ from dash import html
 
 from tailtrace.analytics.queries import Window, resolve_window, services
 from tailtrace.analytics.queries.conditions import Conditions, conditions
+from tailtrace.analytics.queries.recorded import MOST
 from tailtrace.dashboard.address import Address
 from tailtrace.dashboard.components.attributes import aria, data
 from tailtrace.dashboard.components.marks import simulated_mark
-from tailtrace.dashboard.format import moment
+from tailtrace.dashboard.format import count, moment
 from tailtrace.dashboard.text import Text
 from tailtrace.ingest.store import Store
 
@@ -136,6 +137,11 @@ def table(heads: Sequence[tuple[str, str]], rows: Sequence[Sequence[Any]], *, ke
 def notice(title: str, *paragraphs: Any) -> Any:
     """A page, or part of one, that has nothing to show: it says why."""
     return html.Div([html.H2(title), *(html.P(one) for one in paragraphs if one)], className="tt-notice")
+
+
+def newest_words(text: Text, shown: int) -> str:
+    """How many rows a list of what was recorded has; where it is cut, that only the newest are in it."""
+    return text("newest", n=count(shown)) if shown >= MOST else count(shown)
 
 
 def tag(words: str, kind: str = "") -> Any:

@@ -15,7 +15,7 @@ from tailtrace.dashboard.components.action import action
 from tailtrace.dashboard.components.alert_detail import alert_detail
 from tailtrace.dashboard.components.attributes import aria
 from tailtrace.dashboard.components.link import link
-from tailtrace.dashboard.components.page import notice, panel, tag
+from tailtrace.dashboard.components.page import newest_words, notice, panel, tag
 from tailtrace.dashboard.format import count, duration, moment
 from tailtrace.dashboard.permission import read_only_note
 from tailtrace.dashboard.text import Text
@@ -51,7 +51,8 @@ def draw(store: Store, settings: ServerSettings, text: Text, pathname: str, addr
         return html.Div([head, notice(text("alerts.none"), text("alerts.none.hint"))], className="tt-page")
     rows = [_row(text, one) for one in found]
     return html.Div(
-        [head, read_only_note(text), panel(text("alerts.episodes"), count(len(found)), *rows)], className="tt-page"
+        [head, read_only_note(text), panel(text("alerts.episodes"), newest_words(text, len(found)), *rows)],
+        className="tt-page",
     )
 
 

@@ -19,7 +19,7 @@ from tailtrace.dashboard.address import Address
 from tailtrace.dashboard.components.figures import chart, percentile_figure, percentile_key
 from tailtrace.dashboard.components.link import link
 from tailtrace.dashboard.components.markers import mark
-from tailtrace.dashboard.components.page import notice, panel, service_controls, table, tag
+from tailtrace.dashboard.components.page import newest_words, notice, panel, service_controls, table, tag
 from tailtrace.dashboard.components.verdict import kept_verdict
 from tailtrace.dashboard.format import DASH, count, growth, moment, share
 from tailtrace.dashboard.pages.first_run import first_run
@@ -111,7 +111,8 @@ def _changes(text: Text, found: Sequence[RecordedChange]) -> Any:
         ]  # fmt: skip
 
     rows = [row(one) for one in found]
-    return panel(text("regressions.changes"), text("regressions.changes.hint"), table(heads, rows))
+    caption = f"{text('regressions.changes.hint')} · {newest_words(text, len(found))}"
+    return panel(text("regressions.changes"), caption, table(heads, rows))
 
 
 def _markers(text: Text, found: Sequence[RecordedMarker]) -> Any:
@@ -127,7 +128,7 @@ def _markers(text: Text, found: Sequence[RecordedMarker]) -> Any:
         ]
         for one in found
     ]
-    return panel(text("regressions.markers"), "", table(heads, rows))
+    return panel(text("regressions.markers"), newest_words(text, len(found)), table(heads, rows))
 
 
 def _row(text: Text, one: WindowVerdict) -> Any:

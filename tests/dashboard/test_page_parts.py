@@ -17,6 +17,7 @@ from tailtrace.analytics.verdicts.idle import Cell
 from tailtrace.dashboard.address import Address
 from tailtrace.dashboard.components.markers import mark
 from tailtrace.dashboard.components.marks import percentile_mark
+from tailtrace.dashboard.components.page import newest_words
 from tailtrace.dashboard.components.ribbon import drawn_stretches
 from tailtrace.dashboard.pages import health, replicas
 from tailtrace.dashboard.pages import settings as settings_page
@@ -113,3 +114,7 @@ def test_the_trouble_that_is_told_goes_on_is_sure_and_departs_most() -> None:
     assert troubles(figures, nobody, [faint, strong, *others])["api"].change is strong
     assert troubles(figures, nobody, others)["api"].over
     assert troubles(figures, nobody, others[1:]) == {}
+
+
+def test_a_list_that_is_cut_says_so() -> None:
+    assert [newest_words(ENGLISH, n) for n in (3, 199, 200)] == ["3", "199", "the newest 200"]
