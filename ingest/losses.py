@@ -38,9 +38,10 @@ class RejectionLog:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="losses", daemon=True)
 
-    def start(self) -> None:
-        """Write every ten seconds."""
+    def start(self) -> Callable[[], None]:
+        """Write every ten seconds; gives what ends it."""
         self._thread.start()
+        return self.stop
 
     def stop(self, timeout_s: float = 2.0) -> None:
         """Write the rest, if the store takes it in time."""

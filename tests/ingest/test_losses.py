@@ -67,7 +67,7 @@ def test_what_may_be_stored_already_is_sent_again_under_its_token(store: Store) 
 def test_the_rest_is_written_at_the_end(store: Store) -> None:
     counters = Counters()
     written = RejectionLog(store, counters.snapshot)
-    written.start()
+    assert written.start() == written.stop
     counters.answered("metrics", rejected={"two_values": 7})
     written.stop(timeout_s=30)
     assert [row["n"] for row in store.query(READ)] == [7]

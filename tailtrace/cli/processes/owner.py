@@ -168,6 +168,7 @@ class OwnerProcess:
         """Store first, then what it still owes to its journal, then doors, jobs and pages."""
         from tailtrace.cli.processes.kernels import Compiling
         from tailtrace.cli.processes.loops import LoopThread
+        from tailtrace.ingest.losses import RejectionLog
         from tailtrace.ingest.pipeline import Pipeline
         from tailtrace.ingest.receiver import Counters
         from tailtrace.ingest.store import open_store_when_there
@@ -191,8 +192,8 @@ class OwnerProcess:
             # A server that is away is no reason to keep senders waiting.
             self._pipeline.start(recovery_wait_s=2.0 if settings.clickhouse_url else 60.0)
             self._undo.callback(self._pipeline.stop, 2.0)
+            self._undo.callback(RejectionLog(self._store, self._counters.snapshot).start())
         self._start_control()
-        self._start_rejections()
         compiling.wait()
         self._start_jobs()
         self._start_scraping()
@@ -266,16 +267,6 @@ class OwnerProcess:
         loop.start()
         self._loops.append(loop)
         self._undo.callback(loop.stop, 1.5)
-
-    def _start_rejections(self) -> None:
-        """What the doors reject is told by pages of any process."""
-        if self._pipeline is None:
-            return
-        from tailtrace.ingest.losses import RejectionLog
-
-        written = RejectionLog(self._store, self._counters.snapshot)
-        written.start()
-        self._undo.callback(written.stop)
 
     def _start_jobs(self) -> None:
         if not self._settings.jobs:
