@@ -56,7 +56,8 @@ def split(window: Window) -> dict[str, float]:
     if median_late:
         starved = lost if share >= STARVED_SHARE else lost * share
     elif tail_late:
-        starved = min(lost, queued)
+        # The probe looks more rarely than the loop: what it waited stands for its share of the window.
+        starved = min(lost, queued * len(window.lags) / len(window.late))
     busy = window.loop_cpu + window.loop_queue >= BUSY_SHARE
     rest = "loop_cpu" if busy else "gil" if median_late else "loop_blocked"
     parts = {"cpu_starved": starved, rest: lost - starved}

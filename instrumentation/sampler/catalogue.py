@@ -213,7 +213,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     _service("tailtrace.host.loop.lag", "s", "gauge", "how late the event loop ran a due callback",
              "call_later every 10 ms", "tailtrace.stat"),
     _service("tailtrace.host.loop.probe_late", "s", "gauge", "how late a thread that only sleeps got the interpreter",
-             "sleep of 10 ms in a thread", "tailtrace.stat"),
+             "sleep of 50 ms in a thread", "tailtrace.stat"),
     _service("tailtrace.host.loop.probe_run_queue", "s", "gauge", "how much of that lateness was waiting for a CPU",
              "its schedstat, second number", "tailtrace.stat"),
     _service("tailtrace.host.loop.cpu", "1", "gauge", "share of the window the loop's thread ran, or was runnable",

@@ -46,6 +46,12 @@ def test_where_only_the_probes_tail_is_late_starvation_is_no_more_than_what_it_w
     assert found == pytest.approx({"cpu_starved": 0.016, "loop_blocked": 0.584})
 
 
+def test_a_probe_that_looks_half_as_often_stands_for_twice_what_it_waited() -> None:
+    lags, late = [0.030] * 40, [0.0001] * 19 + [0.016]
+    found = split(Window(1.0, lags, late, [0.0] * 19 + [0.016], 0.02, 0.02))
+    assert found == pytest.approx({"cpu_starved": 0.032, "loop_blocked": 1.168})
+
+
 seconds = st.lists(st.floats(0, 0.2), min_size=1, max_size=60)
 shares = st.floats(0, 1)
 
