@@ -11,13 +11,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import wraps
-from typing import Any
+from typing import Any, Final
 
 from tailtrace.errors import ConfigError
 from tailtrace.instrumentation import clock
 from tailtrace.instrumentation.record import CURRENT, Record, Scope, Stage, live
 from tailtrace.instrumentation.steps import record_step
 
+# What a streamer has been given before its prompt.
+_NOTHING: Final = object()
 # Inside generate, each token is one call of forward: those are not stages.
 _generating: ContextVar[bool] = ContextVar("tailtrace_generating", default=False)
 
@@ -121,13 +123,13 @@ class Marks:
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
-        self._prompt: Any = None
+        self._prompt: Any = _NOTHING
         self.output_tokens = 0
         self.first_ns = 0
         self.last_ns = 0
 
     def put(self, value: Any) -> None:
-        if self._prompt is not None:
+        if self._prompt is not _NOTHING:
             self.last_ns = clock.now_ns()
             self.first_ns = self.first_ns or self.last_ns
             self.output_tokens += 1

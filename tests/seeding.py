@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from span_by_span import read_trace
 
 from tailtrace.analytics.judge import judge_spans
-from tailtrace.analytics.trace import read_trace
 from tailtrace.ingest.framing import frame
 from tailtrace.ingest.store import Store
 

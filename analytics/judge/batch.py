@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -208,9 +208,9 @@ def id_of(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") | 1
 
 
-def span_ids(texts: pa.ChunkedArray) -> Any:
+def span_ids(texts: Iterable[str | None]) -> Any:
     """`id_of` each of these texts (uint64)."""
-    known = [text or "" for text in texts.to_pylist()]
+    known = [text or "" for text in texts]
     there = np.array([text != "" for text in known], np.bool_)
     found = np.zeros(len(known), np.uint64)
     if {len(text) for text in known} <= {0, 16}:
@@ -247,8 +247,8 @@ def inbox_table(spans: Sequence[Span]) -> tuple[pa.Table, Resources]:
     table = pa.table(
         {
             "TraceId": pa.array([trace] * len(spans), pa.binary(16)),
-            "SpanId": pa.array([id_of(span.span_id) for span in spans], pa.uint64()),
-            "ParentSpanId": pa.array([id_of(span.parent_span_id) for span in spans], pa.uint64()),
+            "SpanId": span_ids(span.span_id for span in spans),
+            "ParentSpanId": span_ids(span.parent_span_id for span in spans),
             "StartNs": pa.array([span.start_unix_ns for span in spans], pa.int64()),
             "DurationNs": pa.array([max(span.duration_ns, 0) for span in spans], pa.uint64()),
             "ClockFault": pa.array([span.clock_fault or span.duration_ns < 0 for span in spans], pa.bool_()),

@@ -94,7 +94,7 @@ def _inbox(rows: pa.Table, trace_id: str) -> pa.Table:
     """Stored spans of one trace with the columns of the inbox, and those that pages show. Of spans of one id the
     earliest and then the longest stands for all, as in the judge.
     """
-    ids, parents = span_ids(rows["Id"]), span_ids(rows["Parent"])
+    ids, parents = span_ids(rows["Id"].to_pylist()), span_ids(rows["Parent"].to_pylist())
     faults = rows["Fault"].to_numpy().astype(np.bool_) | (rows["Duration"].to_numpy() >= CLOCK_FAULT_DURATION_NS)
     durations = np.where(faults, np.uint64(0), rows["Duration"].to_numpy().astype(np.uint64))
     starts = rows["Timestamp"].cast(pa.int64()).to_numpy()

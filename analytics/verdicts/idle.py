@@ -78,7 +78,7 @@ def busy_shares(edges: Ints, series: GpuSeries | None, steps: Steps) -> Floats:
         shares = np.full(len(edges) - 1, np.nan)
         next_one = np.minimum(at, len(series.unix_ns) - 1)
         near = inside & (series.unix_ns[next_one] - edges[1:] <= _reach(series.unix_ns)[next_one])
-        shares[near] = series.busy[np.minimum(at, len(series.unix_ns) - 1)][near]
+        shares[near] = series.busy[next_one][near]
         return np.asarray(np.clip(shares, 0.0, 1.0), np.float64)
     if not len(steps):
         return np.full(len(edges) - 1, np.nan)

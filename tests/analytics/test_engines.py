@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from span_by_span import read_trace
 
 from tailtrace import ingest, stages
 from tailtrace.analytics.engines import ENGINES, engine_of
@@ -16,7 +17,6 @@ from tailtrace.analytics.engines.units import MILLISECOND, SECOND, rust_duration
 from tailtrace.analytics.jobs.requests import run_requests
 from tailtrace.analytics.judge import judge_spans
 from tailtrace.analytics.queries.neighbourhood import neighbourhood
-from tailtrace.analytics.trace import read_trace
 from tailtrace.cli.recordings import read_recording
 from tailtrace.ingest.receiver.otlp_json import to_protobuf
 from tailtrace.ingest.store import Store

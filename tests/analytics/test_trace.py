@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
+from span_by_span import read_trace
 
-from tailtrace.analytics.trace import read_trace, trace_bounds
+from tailtrace.analytics.queries.trace_columns import trace_columns
+from tailtrace.analytics.trace import trace_bounds
 from tailtrace.ingest.store import Store
 
 TRACE = "0123456789abcdef0123456789abcdef"
@@ -22,6 +24,12 @@ def add(store: Store, span: str, start_ns: int, duration_ns: int = 1, trace: str
     store.command(_ROW, {"t": start_ns, "trace": trace, "span": span, "d": duration_ns})
 
 
+def shown(store: Store) -> list[str]:
+    """The spans that pages read."""
+    columns = trace_columns(store, TRACE)
+    return columns.texts("Id") if columns else []
+
+
 def test_spans_hours_apart_are_one_trace_in_order(store: Store) -> None:
     add(store, "b", NOW_NS, 30 * HOUR_NS)
     add(store, "c", NOW_NS + 30 * HOUR_NS)
@@ -33,14 +41,18 @@ def test_spans_hours_apart_are_one_trace_in_order(store: Store) -> None:
         ("b", NOW_NS),
         ("c", NOW_NS + 30 * HOUR_NS),
     ]
+    assert shown(store) == ["a", "b", "c"]
     assert [span.span_id for span in read_trace(store, TRACE, limit=2)] == ["a", "b"]
+    columns = trace_columns(store, TRACE, limit=2)
+    assert columns is not None
+    assert columns.texts("Id") == ["a", "b"]
 
 
 @pytest.mark.parametrize("duration", [2**63 - 1, 2**62, 150 * 365 * 24 * HOUR_NS])
 def test_a_wrong_duration_hides_no_span(store: Store, duration: int) -> None:
     add(store, "a", NOW_NS, duration)
     add(store, "b", NOW_NS + HOUR_NS)
-    assert [span.span_id for span in read_trace(store, TRACE)] == ["a", "b"]
+    assert [span.span_id for span in read_trace(store, TRACE)] == shown(store) == ["a", "b"]
     bounds = trace_bounds(store, TRACE)
     assert bounds is not None
     assert bounds[0] == NOW_NS
@@ -50,4 +62,5 @@ def test_a_wrong_duration_hides_no_span(store: Store, duration: int) -> None:
 def test_an_unknown_trace_has_no_spans(store: Store) -> None:
     add(store, "a", NOW_NS)
     assert read_trace(store, "e" * 32) == []
+    assert trace_columns(store, "e" * 32) is None
     assert trace_bounds(store, "e" * 32) is None

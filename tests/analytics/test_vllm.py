@@ -6,10 +6,10 @@ import math
 from pathlib import Path
 
 import pytest
+from span_by_span import read_trace
 
 from tailtrace.analytics.jobs.requests import run_requests
 from tailtrace.analytics.judge import judge_spans
-from tailtrace.analytics.trace import read_trace
 from tailtrace.ingest.store import Store
 from tests.analytics.feed import feed_bodies, store_now_ms, vllm_bodies
 

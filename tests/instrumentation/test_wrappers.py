@@ -293,14 +293,17 @@ def test_a_prompt_that_cannot_be_counted_hurts_nobody(prompt: Any) -> None:
     class Model:
         def generate(self, ids: Any, streamer: Any = None) -> str:
             for value in (ids, 1, 2):
+                now.advance_ms(10)
                 streamer.put(value)
             return "done"
 
-    with captured() as spans:
+    with FakeClock() as now, captured() as spans:
         with request("r"):
             assert wrap_model_runner(Model()).generate(prompt) == "done"
-        told = named(spans(), "r").attributes
-    assert "gen_ai.usage.input_tokens" not in told
+        found = spans()
+    assert "gen_ai.usage.input_tokens" not in named(found, "r").attributes
+    # Whatever stands for the prompt is no token: both tokens after it are marked.
+    assert length_ms(named(found, "decode")) == 10
 
 
 def test_a_callable_gives_forward_and_a_step() -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from seeding import SECOND, T0, insert_traces, judge_traces
+from span_by_span import read_trace
 
 from tailtrace.analytics.judge import judge_spans
 from tailtrace.analytics.queries import get_request, get_span, to_json, waterfall
 from tailtrace.analytics.queries.request_head import head_of, request_head
 from tailtrace.analytics.queries.trace_tree import keep, parent_positions, trace_tree
-from tailtrace.analytics.trace import read_trace
 from tailtrace.errors import NotFound, Rejected
 from tailtrace.ingest.receiver.otlp_json import to_protobuf
 from tailtrace.ingest.store import Store
