@@ -26,7 +26,8 @@ SLOW_AT_MIN, OVER_AT_MIN, CUT_MIN, END_MIN = 150, 195, 180, 230
 SCENARIO = {
     "title": "a slow look-up behind authentication came with a deploy", "hours": END_MIN / 60,
     "fleet": {"service": [{"name": "chat", "gpu": "h100-80gb", "tp": 4}]},
-    "traffic": [{"service": "chat", "rate": 0.4}],
+    # As many at each hour of the day: the test runs at any, and by night a third fewer would need longer to tell.
+    "traffic": [{"service": "chat", "rate": 0.4, "daily": 0.0}],
     "cause": [{"code": "auth_dependency", "at": f"{SLOW_AT_MIN}m", "for": f"{OVER_AT_MIN - SLOW_AT_MIN}m"}],
 }  # fmt: skip
 
