@@ -7,6 +7,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SERVER := $(VENV)/.server
 DEV := $(VENV)/.dev
 PYTEST_ARGS ?=
+# Of the server's requirements, those that its kernels import: installed first, so that they compile while the rest is installed.
+FOR_KERNELS := backports.zstd|grpcio|numba|numpy|orjson|pyarrow|pydantic-settings
+# pip would compile every file of every package, half of its time; what is imported is compiled then, and kept unless this is set.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo up test check lint format types layers unit test-vllm bench-quick clean
@@ -58,9 +62,17 @@ $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV) || { echo "the venv module is missing: apt install python3-venv"; exit 1; }
 
 $(SERVER): pyproject.toml setup.py instrumentation/_fast.c | $(VENV)/bin/python
-	$(PIP) install --quiet --editable '.[server]'
-	@$(BIN)/python -m tailtrace.cli.processes.kernels  # compiles, once, what the first start would wait for
+	@sed -nE '/^server = \[/,/^\]/ s/^ *"(($(FOR_KERNELS))[^a-z-].*)",$$/\1/p' pyproject.toml > $(VENV)/.for-kernels
+	$(PIP) install --quiet --no-compile --requirement $(VENV)/.for-kernels
+	@$(MAKE) --no-print-directory --jobs=2 packages kernels
 	@touch $@
+
+.PHONY: packages kernels
+packages:
+	$(PIP) install --quiet --no-compile --editable '.[server]'
+
+kernels: # Once, what the first start would wait for
+	@$(BIN)/python -m tailtrace.cli.processes.kernels
 
 $(DEV): pyproject.toml $(SERVER)
 	$(PIP) install --quiet --upgrade 'pip>=25.1'

@@ -54,14 +54,15 @@ class Compiling:
     def __bool__(self) -> bool:
         return bool(self._processes)
 
-    def wait(self) -> None:
-        """Until they are done. One that failed costs time later: the server compiles what it needs itself."""
-        for process in self._processes:
-            process.wait()
+    def wait(self) -> bool:
+        """Until they are done, and whether all went well. One that failed costs time later: the server compiles what it
+        needs itself."""
+        codes = [process.wait() for process in self._processes]
+        return not any(codes)
 
 
 if __name__ == "__main__":
     if sys.argv[1:]:
         _PARTS[sys.argv[1]]()[0]()
-    else:
-        Compiling().wait()
+    elif not Compiling().wait():
+        sys.exit("the kernels could not be compiled: see above")
