@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 TIME_LIMIT_S: Final = 300
 VISIBILITY_TIMEOUT_S: Final = 3600
-TICK_S: Final = 1.0
+TICK_S: Final = 2.5
 TRIM_S: Final = 60.0
 ALERTS_S: Final = 15.0
 OUTBOX_S: Final = 5.0

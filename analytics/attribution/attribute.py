@@ -134,25 +134,26 @@ def _compose(
     return count
 
 
-@kernel
 def attribute(entries: Any, ttfts: Any, spans: Spans, forest: Forest) -> Attribution:
     """Attribution of `entries` (span indexes); `ttfts` are ns from their start, at most the duration, or -1."""
-    found: Attribution = _attribute(entries, ttfts, spans, forest, np.empty(0, np.int64))[0]
+    found: Attribution = _attribute(entries, ttfts, spans, forest, np.empty(0, np.int64), *_sums(len(entries)))[0]
     return found
 
 
-@kernel
 def segments(entry: int, spans: Spans, forest: Forest) -> Any:
     """The critical path of one entry span: rows of (span, stage, start, end, derived) in time order."""
-    return _attribute(np.array([entry]), np.array([-1]), spans, forest, np.zeros(1, np.int64))[1]
+    return _attribute(np.array([entry]), np.array([-1]), spans, forest, np.zeros(1, np.int64), *_sums(1))[1]
+
+
+def _sums(entries: int) -> tuple[Any, Any]:
+    """Zeros by stage and entry, twice. Made out here, where pages that are never written cost nothing."""
+    return np.zeros((COLUMNS, entries), np.int64), np.zeros((COLUMNS, entries), np.int64)
 
 
 @kernel
-def _attribute(entries: Any, ttfts: Any, spans: Spans, forest: Forest, want: Any) -> Any:
+def _attribute(entries: Any, ttfts: Any, spans: Spans, forest: Forest, want: Any, total: Any, first: Any) -> Any:
     m = len(entries)
     starts, ends, ids = spans.starts, spans.ends, spans.ids
-    total = np.zeros((m, COLUMNS), np.int64)
-    first = np.zeros((m, COLUMNS), np.int64)
     span_count = np.zeros(m, np.int64)
     flags = np.zeros(m, np.uint8)
     executor = np.full(m, -1, np.int64)
@@ -301,7 +302,7 @@ def _attribute(entries: Any, ttfts: Any, spans: Spans, forest: Forest, want: Any
             )  # fmt: skip
             into = first if half == 0 else total
             for k in range(count):
-                into[e, o_stage[k]] += o_end[k] - o_start[k]
+                into[o_stage[k], e] += o_end[k] - o_start[k]
         filled = first_path[e]
         if filled + 2 * MAX_PATH > len(path_span):
             room = 2 * len(path_span)
@@ -345,7 +346,7 @@ def _attribute(entries: Any, ttfts: Any, spans: Spans, forest: Forest, want: Any
                     o_derived[k],
                 )
     result = Attribution(
-        total, first, span_count, flags, executor, call, calls, derived_bits, first_path,
+        total.T, first.T, span_count, flags, executor, call, calls, derived_bits, first_path,
         path_span[: first_path[m]], path_stage[: first_path[m]], path_ns[: first_path[m]],
     )  # fmt: skip
     return result, rows

@@ -8,14 +8,14 @@ import numpy as np
 
 from tailtrace.analytics.attribution.jit import kernel
 
-_SMALL = 32
+SMALL = 32
 
 
 @kernel
 def argsort_ids(ids: Any) -> Any:
     """Positions that sort `ids` ascending, equal ones in their order of appearance."""
     n = len(ids)
-    if n > _SMALL:
+    if n > SMALL:
         return np.argsort(ids, kind="mergesort")
     order = np.empty(n, np.int64)
     for i in range(n):
@@ -31,7 +31,7 @@ def argsort_ids(ids: Any) -> Any:
 def argsort_latest(by_id: Any, starts: Any, ends: Any) -> Any:
     """The positions of `by_id`, latest end first, then latest start, then in the order of `by_id`."""
     n = len(by_id)
-    if n > _SMALL:
+    if n > SMALL:
         first = by_id[np.argsort(-starts[by_id], kind="mergesort")]
         return first[np.argsort(-ends[first], kind="mergesort")]
     order = np.empty(n, np.int64)
@@ -52,7 +52,7 @@ def argsort_latest(by_id: Any, starts: Any, ends: Any) -> Any:
 @kernel
 def argsort_layer(ranks: Any, starts: Any, ids: Any, count: int) -> Any:
     """Positions of the first `count` intervals by rank, then start, then id, then as they came."""
-    if count > _SMALL:
+    if count > SMALL:
         first = np.argsort(ids[:count], kind="mergesort")
         second = first[np.argsort(starts[first], kind="mergesort")]
         return second[np.argsort(ranks[second], kind="mergesort")]

@@ -96,11 +96,11 @@ def group_name(shards: Sequence[int]) -> str:
 
 
 def claim(store: Store, shards: Sequence[int], before: Progress, wanted: Claim) -> Claim:
-    """The round's claim: `wanted`, or the one that was there before."""
+    """The round's claim: `wanted`, or one that another worker made since `pending_claim` found none.
+
+    Who inserts second under the round's token inserts nothing, and finds the first one's.
+    """
     job = f"{JOB}.claim.{group_name(shards)}"
-    found = _find(store, job, wanted.round)
-    if found is not None:
-        return found
     note = json.dumps(asdict(wanted))
     table = _rows(job, shards[:1], before.upto_ms, note)
     store.insert_arrow("watermarks", table, token=f"{job}/{wanted.round}")

@@ -169,17 +169,15 @@ class _Worker:
         reread = [text for text in hexes if text in stored]
         fresh = judge.copy()
         fresh[np.flatnonzero(maybe)[np.array([text in stored for text in hexes], np.bool_)]] = False
-        plain = table
-        if not fresh.all():
-            plain = table.filter(pa.array(fresh[grouping.trace]))
-            grouping = group_rows(plain["TraceId"].combine_chunks()) if plain.num_rows else _NOTHING
-        judged = self._judged(store, plain, grouping) if plain.num_rows else []
+        grouping = grouping.only(fresh)
+        spans = len(grouping.order)
+        judged = self._judged(store, table, grouping) if spans else []
         for start in range(0, len(reread), inbox.MAX_TRACES_A_READ):
             judged += self._reread(store, reread[start : start + inbox.MAX_TRACES_A_READ])
         new = pa.concat_tables(judged, promote_options="permissive") if judged else NO_ROWS
         written = rewritten(old, new, claim.round)
         inserts.write(store, written, claim, name)
-        return JobReport(plain.num_rows, int(judge.sum()), written.num_rows, len(reread))
+        return JobReport(spans, int(judge.sum()), written.num_rows, len(reread))
 
     def _judged(self, store: Store, table: pa.Table, grouping: Grouping) -> list[pa.Table]:
         """Rows of whole traces from the inbox; a trace is read in full where it lacks attributes of an entry span or

@@ -78,7 +78,9 @@ class Attributes:
             rows, at = self._where(key)
             position[rows] = at
         if (position < 0).all():
-            return pa.array([""]).take(pa.array(np.zeros(len(position), np.int64)))
+            return pa.StringArray.from_buffers(
+                self._n, pa.py_buffer(np.zeros(self._n + 1, np.int32)), pa.py_buffer(b"")
+            )
         taken = self._items.take(pa.array(position, mask=position < 0))
         return pc.fill_null(taken, "")
 

@@ -136,7 +136,8 @@ def _unframed(ids: Any, parents: Any, frames: Any, trace: Any) -> Any:
 
 
 def from_inbox(table: pa.Table, grouping: Grouping | None = None) -> Batch:
-    """A batch of rows of `span_inbox`; any order, whole traces. `grouping` is that of these rows, where it is known."""
+    """A batch of rows of `span_inbox`; any order, whole traces. `grouping` is that of these rows, where it is known; of
+    rows of traces that it leaves out nothing is read."""
     grouping = group_rows(table["TraceId"].combine_chunks()) if grouping is None else grouping
     order, offsets = grouping.order, grouping.offsets
 
@@ -154,10 +155,9 @@ def from_inbox(table: pa.Table, grouping: Grouping | None = None) -> Batch:
     statuses, status_texts = _codes(table["Status"])
     stage, engine, calls = _stages(table["Stage"], plain_names, _codes(table["Scope"]))
     names, name_texts = _with_stage_names(plain_names, _codes(table["StageName"]), stage)
-    frames = _frames(plain_names, engine)
+    frames = _frames(plain_names, engine)[order]
     ids, parents = column("SpanId").astype(np.uint64), column("ParentSpanId").astype(np.uint64)
     if frames.any():
-        frames = frames[order]
         parents = _unframed(ids, parents, frames, grouping.trace[order])
     return Batch(
         offsets=offsets,

@@ -12,7 +12,7 @@ from tailtrace.analytics.attribution.jit import kernel
 
 
 class Grouping(NamedTuple):
-    """Traces in order of first appearance.
+    """Traces in order of their ids, by the first eight bytes: what is stored in that order is then made in it.
 
     trace: the trace of each row. order: rows by trace, in their own order within it; those of trace t are
     order[offsets[t]: offsets[t + 1]]. ids: the 16 bytes of each trace's id (traces x 16).
@@ -23,13 +23,30 @@ class Grouping(NamedTuple):
     offsets: Any
     ids: Any
 
+    def only(self, chosen: Any) -> Grouping:
+        """The chosen traces (a bool each) alone; `trace` is -1 for rows of the others."""
+        sizes = np.diff(self.offsets)
+        number = np.where(chosen, np.cumsum(chosen) - 1, -1)
+        return Grouping(
+            number[self.trace],
+            self.order[np.repeat(chosen, sizes)],
+            np.concatenate(([0], np.cumsum(sizes[chosen]))),
+            self.ids[chosen],
+        )
+
 
 def group_rows(column: pa.Array) -> Grouping:
     """The grouping of rows by their trace id (16 bytes each)."""
     raw = np.frombuffer(column.buffers()[1], np.uint8)[16 * column.offset : 16 * (column.offset + len(column))]
     halves = raw.view(np.uint64).reshape(-1, 2).copy()
-    trace, order, offsets, first = _group(halves, *_SECRETS)
-    return Grouping(trace, order, offsets, raw.reshape(-1, 16)[first])
+    trace, first = _numbered(halves, *_SECRETS)
+    ids = raw.reshape(-1, 16)[first]
+    by_id = np.argsort(ids.view(">u8")[:, 0].astype(np.uint64))
+    place = np.empty(len(by_id), np.int64)
+    place[by_id] = np.arange(len(by_id))
+    trace = place[trace]
+    order, offsets = _laid_out(trace, len(ids))
+    return Grouping(trace, order, offsets, ids[by_id])
 
 
 # Whoever sends spans chooses their ids. Without a secret they could choose such as share one place of the table.
@@ -37,19 +54,18 @@ _SECRETS: Final = tuple(np.uint64(int.from_bytes(os.urandom(8), "little") | 1) f
 
 
 @kernel
-def _group(halves: Any, secret: Any, other: Any) -> Any:
+def _numbered(halves: Any, secret: Any, other: Any) -> Any:
+    """The trace of each row, numbered as they appear, and the first row of each."""
     count = len(halves)
     size = 1024
     slots = np.full(size, -1, np.int64)
     trace = np.empty(count, np.int64)
     first = np.empty(count, np.int64)
-    offsets = np.zeros(count + 1, np.int64)
     found = 0
     for i in range(count):
         a, b = halves[i, 0], halves[i, 1]
         if i > 0 and halves[i - 1, 0] == a and halves[i - 1, 1] == b:
             trace[i] = trace[i - 1]
-            offsets[trace[i] + 1] += 1
             continue
         if 2 * found >= size:
             size *= 4
@@ -69,7 +85,16 @@ def _group(halves: Any, secret: Any, other: Any) -> Any:
             first[t] = i
             found += 1
         trace[i] = t
-        offsets[t + 1] += 1
+    return trace, first[:found].copy()
+
+
+@kernel
+def _laid_out(trace: Any, found: int) -> Any:
+    """Rows by trace, and where each of the `found` traces starts, with the end."""
+    count = len(trace)
+    offsets = np.zeros(found + 1, np.int64)
+    for i in range(count):
+        offsets[trace[i] + 1] += 1
     for t in range(found):
         offsets[t + 1] += offsets[t]
     cursor = offsets[:found].copy()
@@ -78,7 +103,7 @@ def _group(halves: Any, secret: Any, other: Any) -> Any:
         t = trace[i]
         order[cursor[t]] = i
         cursor[t] += 1
-    return trace, order, offsets[: found + 1].copy(), first[:found].copy()
+    return order, offsets
 
 
 @kernel

@@ -284,22 +284,28 @@ def _paths(batch: Batch, forest: Forest, found: Attribution) -> pa.Array:
         np.where(named, batch.services[span], len(batch.service_texts)), _or_none(batch.service_texts)
     )
     name = columns.coded(np.where(named, batch.names[span], len(batch.name_texts)), _or_none(batch.name_texts))
-    remote = np.where(named & (stage == stages.INDEX["network"]), forest.remote[span], -1)
-    known = batch.service_texts.to_pylist()
-    width = len(known) + 1
-    edge = np.where(remote >= 0, (batch.services[span].astype(np.int64) + 1) * width + remote, 0)
-    pairs, codes = np.unique(edge, return_inverse=True)
-    edges = pa.array(
-        [f"{known[pair // width - 1]}->{known[pair % width]}" if pair else "" for pair in pairs.tolist()], pa.string()
-    )
+    edge_codes, edges = _edges(batch, forest, span, np.flatnonzero(named & (stage == stages.INDEX["network"])))
     values = pa.StructArray.from_arrays(
         [
             columns.coded(stage, _NAMES),
             service,
             name,
-            columns.coded(codes.reshape(-1), edges),
+            columns.coded(edge_codes, edges),
             pa.array(found.path_ns.astype(np.uint64)),
         ],
         names=["stage", "service", "name", "edge", "ns"],
     )
     return pa.ListArray.from_arrays(pa.array(found.first_path.astype(np.int32)), values)
+
+
+def _edges(batch: Batch, forest: Forest, span: Any, calls: Any) -> tuple[Any, pa.Array]:
+    """The edge caller->callee of each place as a code and its text: where a remote child answered one of `calls`."""
+    codes = np.zeros(len(span), np.int32)
+    calls = calls[forest.remote[span[calls]] >= 0]
+    known = batch.service_texts.to_pylist()
+    width = max(len(known), 1)
+    pairs = batch.services[span[calls]].astype(np.int64) * width + forest.remote[span[calls]]
+    distinct, place = np.unique(pairs, return_inverse=True)
+    codes[calls] = 1 + place.reshape(-1)
+    texts = [f"{known[pair // width]}->{known[pair % width]}" for pair in distinct.tolist()]
+    return codes, pa.array(["", *texts], pa.string())

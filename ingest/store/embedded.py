@@ -19,7 +19,7 @@ import chdb
 import pyarrow as pa
 
 from tailtrace.errors import ConfigError, StoreDead, StoreError
-from tailtrace.ingest.store.landing import SEGMENT_SETTINGS, deduplication, landing
+from tailtrace.ingest.store.landing import ARROW_SETTINGS, SEGMENT_SETTINGS, deduplication, landing
 from tailtrace.ingest.store.lock import DirectoryLock
 from tailtrace.ingest.store.parameters import bind
 from tailtrace.ingest.store.protocol import Parameters, Role, Settings, Signal
@@ -132,7 +132,8 @@ class EmbeddedStore:
         with pa.ipc.new_stream(sink, data.schema) as writer:
             writer.write_table(data)
         sql = f"INSERT INTO {identifier(table)} ({columns})"
-        self.raw_insert(sql, deduplication(token), "ArrowStream", iter((memoryview(sink.getvalue()),)), role=role)
+        settings = {**ARROW_SETTINGS, **deduplication(token)}
+        self.raw_insert(sql, settings, "ArrowStream", iter((memoryview(sink.getvalue()),)), role=role)
 
     def insert_segment(self, signal: Signal, path: Path, token: str) -> None:
         """See Store."""

@@ -14,7 +14,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from urllib3.exceptions import HTTPError
 
 from tailtrace.errors import ConfigError, StoreDead, StoreError
-from tailtrace.ingest.store.landing import SEGMENT_SETTINGS, deduplication, landing
+from tailtrace.ingest.store.landing import ARROW_SETTINGS, SEGMENT_SETTINGS, deduplication, landing
 from tailtrace.ingest.store.protocol import Parameters, Role, Settings, Signal
 from tailtrace.ingest.store.roles import LIMITS, SESSION
 from tailtrace.ingest.store.rows import to_rows
@@ -84,7 +84,8 @@ class ServerStore:
         with pa.ipc.new_stream(sink, data.schema) as writer:
             writer.write_table(data)
         body = pa.BufferReader(sink.getvalue())
-        self._insert(f"{identifier(table)} ({', '.join(columns)})", body, deduplication(token), "ArrowStream", role)
+        settings = {**ARROW_SETTINGS, **deduplication(token)}
+        self._insert(f"{identifier(table)} ({', '.join(columns)})", body, settings, "ArrowStream", role)
 
     def insert_segment(self, signal: Signal, path: Path, token: str) -> None:
         """See Store. The body is streamed from the file; the schema travels as text."""

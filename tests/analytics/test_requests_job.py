@@ -103,6 +103,21 @@ def test_what_lay_open_is_kept_for_the_next_round_and_no_other(
     assert_rollups_agree(store)
 
 
+def test_a_round_judges_what_has_settled_and_leaves_the_rest_whole(store: Store, tmp_path: Path) -> None:
+    """Settled and open traces lie mixed in one block: neither gets a span of the other."""
+    late = [request(k) for k in (2, 4)]
+    mixed = [span for spans in zip(request(1), late[0], request(3), late[1], strict=True) for span in spans]
+    feed(store, tmp_path, [span for span in mixed if span not in (late[0][0], late[1][0])])
+    assert run(store, 3_000).rows == 2
+    assert {row["TraceId"] for row in rows(store)} == {trace_id(1), trace_id(3)}
+    feed(store, tmp_path, [late[0][0], late[1][0]])
+    assert run(store, 8_000).rows == 2
+    assert [(row["SpanCount"], row["AuthNs"], row["QueueNs"], row["UnexplainedNs"]) for row in rows(store)] == (
+        4 * [(3, 10 * MS, 30 * MS, 60 * MS)]
+    )
+    assert_rollups_agree(store)
+
+
 def test_a_rootless_trace_waits_ten_seconds_and_its_root_heals_it(store: Store, tmp_path: Path) -> None:
     root, *children = request(2)
     feed(store, tmp_path, [replace(children[0], kind="Server", service="worker")])
