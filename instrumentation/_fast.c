@@ -10,6 +10,7 @@
  *   encode_request, -_record encode.py
  *   plain_tail               encode.py
  *   sender                   answer.py
+ *   wire                     wire.py
  *   tcp_info                 tcp_info.py
  *   one_chat_text            sse.py
  *   probe_ticks              loop_probe.py
@@ -49,13 +50,13 @@
 #define MAX_STAGES 512
 #define TAIL 5
 #define SAMPLE_MASK 31
-#define INTERFACE 7 /* native.py expects this one */
+#define INTERFACE 8 /* native.py expects this one */
 
 static PyObject *other_clock; /* NULL: the real one */
 static PyObject *current;     /* the context variable CURRENT */
 static PyObject *streaming_now;
 static PyTypeObject *record_type;
-static PyTypeObject *marks_type, *times_type, *stage_type, *sender_type, *record_base, *buffer_type, *entered_type;
+static PyTypeObject *marks_type, *times_type, *stage_type, *sender_type, *wire_type, *record_base, *buffer_type, *entered_type;
 static PyObject *stage_heads, *make_stage_head, *make_pair, *make_status, *draw_block;
 static PyObject *is_chosen, *read_weight, *random_bits, *parse_caller, *write_state, *otel_current, *otel_context,
     *request_span, *span_key, *record_module;
@@ -65,7 +66,7 @@ static PyObject *s_more_body, *s_write_paused, *s_span_id, *s_trace_id, *s_paren
     *s_first_ns, *s_answer_ns, *s__start_ns, *s__status, *s__framed, *s__size, *s__fast, *s_sampled, *s_trace_state, *s_size,
     *s_method, *s_begin_ns, *s_seen, *s_websocket, *s_request_size, *s_transport, *s_get_extra_info, *s_socket, *s_fileno,
     *s_submit, *s_response_model, *s_engine_of_new, *s_status_code, *s_client_rtt, *s_retransmits, *s_route, *s_path, *s_tailtrace_route, *b_traceparent,
-    *b_tracestate;
+    *b_tracestate, *s_write, *s_saw_head, *s_saw_body, *s_start_message, *s_body_message;
 static int64_t bounds[BOUNDS];
 /* By bit length and the bits below the highest: the bucket of the smallest number that begins so. An octave has 35 buckets
  * and 64 cells, so a search sees at most two bounds. */
@@ -94,9 +95,94 @@ now_ns(int64_t *now)
     return *now == -1 && PyErr_Occurred() ? -1 : 0;
 }
 
+/* The same for marks in close order: within a millisecond of a reading of the clock, by the processor's own counter, which
+ * costs a quarter and takes no other code with it. Only where the kernel itself keeps its time by that counter: then it runs
+ * evenly and alike on all cores. */
+#define NEAR_NS 1000000LL
+#define BASE_NS 10000000LL
+#define RENEW_NS 1000000000LL
+#define INTERRUPTED 5000 /* ticks; reading the clock takes a hundred */
+
+static struct {
+    uint64_t at, near, per_tick; /* `near` is 0 while it cannot be told; nanoseconds a tick as a fraction of 2^32 */
+    int64_t ns;
+    uint64_t base_at;
+    int64_t base_ns;
+} counter;
+static int counter_is_clock;
+
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#define TICKS() __rdtsc()
+#else
+#define TICKS() 0
+#endif
+
+static void
+find_counter(void)
+{
+#if defined(__x86_64__)
+    char name[8] = "";
+    FILE *file = fopen("/sys/devices/system/clocksource/clocksource0/current_clocksource", "r");
+    if (file != NULL) {
+        counter_is_clock = fgets(name, sizeof name, file) != NULL && strcmp(name, "tsc\n") == 0;
+        fclose(file);
+    }
+#endif
+}
+
+static int __attribute__((noinline))
+read_both(int64_t *now)
+{
+    uint64_t before = TICKS();
+    if (now_ns(now) < 0) {
+        return -1;
+    }
+    uint64_t after = TICKS();
+    int64_t floor = counter.near ? counter.ns + NEAR_NS : 0;
+    counter.near = 0;
+    if (!counter_is_clock || other_clock != NULL) {
+        return 0;
+    }
+    if (floor > *now && floor - *now < 1000) {
+        *now = floor; /* never before a mark that was told by the counter */
+    }
+    int64_t elapsed = *now - counter.base_ns;
+    uint64_t ticks = after - counter.base_at;
+    if (after - before > INTERRUPTED) {
+        return 0;
+    }
+    if (counter.base_at == 0 || elapsed >= RENEW_NS) {
+        counter.base_at = after;
+        counter.base_ns = *now;
+    }
+    else if (elapsed >= BASE_NS) {
+        double per_tick = (double)elapsed / (double)ticks * 4294967296.0;
+        counter.per_tick = per_tick >= 1e6 && per_tick < 4e10 ? (uint64_t)per_tick : 0;
+    }
+    if (counter.per_tick) {
+        counter.at = after;
+        counter.ns = *now;
+        counter.near = (uint64_t)((double)NEAR_NS / (double)counter.per_tick * 4294967296.0);
+    }
+    return 0;
+}
+
+static inline int
+mark_ns(int64_t *now)
+{
+    uint64_t since = TICKS() - counter.at;
+    if (since < counter.near) {
+        *now = counter.ns + (int64_t)((since * counter.per_tick) >> 32);
+        return 0;
+    }
+    return read_both(now);
+}
+
 static PyObject *
 use_clock(PyObject *module, PyObject *callable)
 {
+    counter.near = 0;
     Py_XSETREF(other_clock, callable == Py_None ? NULL : Py_NewRef(callable));
     Py_RETURN_NONE;
 }
@@ -159,7 +245,7 @@ static PyObject *
 marks_mark(Marks *self, PyObject *Py_UNUSED(ignored))
 {
     int64_t now;
-    return now_ns(&now) < 0 || push(self, now) < 0 ? NULL : Py_NewRef(Py_None);
+    return mark_ns(&now) < 0 || push(self, now) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 static PyObject *
@@ -2252,7 +2338,7 @@ empty_at_end(PyObject *given, int model_known)
     long empty = 0;
     for (Py_ssize_t i = 0; empty >= 0 && i < PySequence_Fast_GET_SIZE(messages); i++) {
         PyObject *message = PySequence_Fast_GET_ITEM(messages, i);
-        PyObject *body = PyDict_CheckExact(message) ? PyDict_GetItemWithError(message, s_body) : NULL;
+        PyObject *body = PyDict_CheckExact(message) ? PyDict_GetItemWithError(message, s_body) : message;
         if (body == NULL || !PyBytes_CheckExact(body)) {
             empty = PyErr_Occurred() ? -2 : -1;
         }
@@ -2612,6 +2698,18 @@ same_name(PyObject *name, const char *lower, Py_ssize_t size)
     return PyBytes_GET_SIZE(name) == size && strncasecmp(PyBytes_AS_STRING(name), lower, (size_t)size) == 0;
 }
 
+/* What Answer._begin notes of a stream of events. 1 or -1 with an error. */
+static int
+mark_stream(PyObject *answer, PyObject *record, PyObject *status)
+{
+    int64_t now;
+    if (now_ns(&now) < 0 || set_ns(answer, s__start_ns, now) < 0 || PyObject_SetAttr(answer, s__status, status) < 0
+        || PyObject_SetAttr(answer, s__framed, Py_True) < 0 || PyObject_SetAttr(record, s_streaming, Py_True) < 0) {
+        return -1;
+    }
+    return 1;
+}
+
 /* Answer._begin for a stream of events that has not begun before. 1: done; 0: left to Python; -1: an error. */
 static int
 begin_stream(Sender *self, PyObject *message)
@@ -2639,20 +2737,33 @@ begin_stream(Sender *self, PyObject *message)
                      && strncasecmp(PyBytes_AS_STRING(value), "text/event-stream", 17) == 0;
         }
     }
-    int64_t now;
-    if (!events || beyond || code >= 400 || self->times->size) {
-        return 0;
-    }
-    if (now_ns(&now) < 0 || set_ns(self->answer, s__start_ns, now) < 0
-        || PyObject_SetAttr(self->answer, s__status, status) < 0
-        || PyObject_SetAttr(self->answer, s__framed, Py_True) < 0
-        || PyObject_SetAttr(self->record, s_streaming, Py_True) < 0) {
-        return -1;
-    }
-    return 1;
+    return !events || beyond || code >= 400 || self->times->size ? 0 : mark_stream(self->answer, self->record, status);
 }
 
-/* Answer._before_tokens for a body that is the first of an answer's tokens, and Record.begin_tokens. As above. */
+/* Whether a body is an answer's first token and nothing else: names of models and usage are taken out by Python. */
+static int
+is_first_token(const char *text, size_t size)
+{
+    return is_one_chat_text(text, (Py_ssize_t)size) && !memmem(text, size, "\"model\"", 7) && !memmem(text, size, "usage", 5);
+}
+
+/* Record.begin_tokens and Answer._go_fast, for a body of `size` bytes. 1 or -1 with an error. */
+static int
+mark_first_token(PyObject *answer, PyObject *record, Marks *times, int64_t now, size_t size)
+{
+    PyObject *id = PyLong_FromVoidPtr(record), *length = PyLong_FromSize_t(size);
+    int done = -1;
+    if (id != NULL && length != NULL && set_ns(record, s_first_ns, now) == 0 && set_ns(record, s_answer_ns, now) == 0
+        && PyObject_SetAttr(answer, s__size, length) == 0 && PyObject_SetAttr(answer, s__fast, Py_True) == 0
+        && push(times, now) == 0 && PyDict_SetItem(streaming_now, id, record) == 0) {
+        done = 1;
+    }
+    Py_XDECREF(id);
+    Py_XDECREF(length);
+    return done;
+}
+
+/* Answer._before_tokens for a body that is the first of an answer's tokens. As begin_stream. */
 static int
 first_token(Sender *self, PyObject *message)
 {
@@ -2660,10 +2771,8 @@ first_token(Sender *self, PyObject *message)
     if (body == NULL || more != Py_True || !PyBytes_CheckExact(body) || self->times->size) {
         return PyErr_Occurred() ? -1 : 0;
     }
-    const char *text = PyBytes_AS_STRING(body);
     size_t size = (size_t)PyBytes_GET_SIZE(body);
-    /* Names of models and usage are taken out by Python. */
-    if (!is_one_chat_text(text, (Py_ssize_t)size) || memmem(text, size, "\"model\"", 7) || memmem(text, size, "usage", 5)) {
+    if (!is_first_token(PyBytes_AS_STRING(body), size)) {
         return 0;
     }
     int waits = self->flow == Py_True ? 0 : self->flow == Py_None ? 1 : is_paused(self);
@@ -2671,20 +2780,12 @@ first_token(Sender *self, PyObject *message)
         return waits < 0 ? -1 : 0;
     }
     int64_t now;
-    PyObject *id = NULL, *length = NULL;
-    int done = -1;
-    if (now_ns(&now) == 0 && (length = PyLong_FromSize_t(size)) != NULL
-        && (id = PyLong_FromVoidPtr(self->record)) != NULL && set_ns(self->record, s_first_ns, now) == 0
-        && set_ns(self->record, s_answer_ns, now) == 0 && PyObject_SetAttr(self->answer, s__size, length) == 0
-        && PyObject_SetAttr(self->answer, s__fast, Py_True) == 0 && push(self->times, now) == 0
-        && PyDict_SetItem(streaming_now, id, self->record) == 0) {
-        keep(self, message);
-        self->fast = 1;
-        done = 1;
+    if (now_ns(&now) < 0 || mark_first_token(self->answer, self->record, self->times, now, size) < 0) {
+        return -1;
     }
-    Py_XDECREF(id);
-    Py_XDECREF(length);
-    return done;
+    keep(self, message);
+    self->fast = 1;
+    return 1;
 }
 
 /* One of the ways that Python takes. Held meanwhile: the answer may be closed in it. */
@@ -2737,7 +2838,7 @@ sender_send(Sender *self, PyObject *const *args, Py_ssize_t given, PyObject *nam
                                          : send_head(self, message);
     }
     int64_t now;
-    if (now_ns(&now) < 0 || push(self->times, now) < 0) {
+    if (mark_ns(&now) < 0 || push(self->times, now) < 0) {
         return NULL;
     }
     keep(self, message);
@@ -2883,6 +2984,518 @@ make_sender(PyObject *module, PyObject *const *args, Py_ssize_t count)
     if (PyMethod_Check(self->send)) {
         self->function = PyMethod_GET_FUNCTION(self->send);
         self->of = PyMethod_GET_SELF(self->send);
+    }
+    return (PyObject *)self;
+}
+
+/* Wire ------------------------------------------------------------------------------------------------------------ */
+
+/* USUAL_HEAD: the head was of the usual kind, and no body has come. */
+enum { NOT_BEGUN, USUAL_HEAD, BEGUN, IN_TOKENS, LET_GO };
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *transport, *write;
+    PyObject *function, *of; /* the two parts of `write` where it is a method of Python's kind */
+    vectorcallfunc call;     /* how `function` is called; NULL: as any other */
+    PyObject *watcher, *wait;
+    Record *record;
+    Marks *times;
+    PyObject *kept[TAIL];
+    unsigned held, next; /* pieces in `kept`, and where the next one goes */
+    long long last_ns;
+    char state, in_chunks;
+} Wire;
+
+static const char last_chunk[] = "0\r\n\r\n";
+#define LAST_CHUNK (sizeof last_chunk - 1)
+
+static PyObject *
+write_on(Wire *self, PyObject *data)
+{
+    if (self->call == NULL) {
+        return PyObject_CallOneArg(self->write, data);
+    }
+    PyObject *args[3] = {NULL, self->of, data};
+    return self->call(self->function, args + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+}
+
+/* wire.body_of: where the body is in one chunk. 1: more follow; 0: it is the last; -1: not one whole chunk, no error set. */
+static int
+find_body(const char *data, Py_ssize_t size, const char **body, Py_ssize_t *length)
+{
+    *body = data;
+    *length = 0;
+    if (size == 0) {
+        return 1;
+    }
+    if (size == LAST_CHUNK && memcmp(data, last_chunk, LAST_CHUNK) == 0) {
+        return 0;
+    }
+    Py_ssize_t at = 0, inside = 0;
+    while (at < size && data[at] != '\r') {
+        char digit = data[at++];
+        int value = digit >= '0' && digit <= '9' ? digit - '0' : digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
+        if (value < 0 || at > 15) {
+            return -1;
+        }
+        inside = inside * 16 + value;
+    }
+    if (at == 0 || size - at < 2 || data[at + 1] != '\n') {
+        return -1;
+    }
+    at += 2;
+    Py_ssize_t rest = size - at;
+    if (inside > rest - 2) {
+        return -1;
+    }
+    *body = data + at;
+    *length = inside;
+    const char *end = data + at + inside;
+    rest -= inside;
+    if (memcmp(end, "\r\n", 2) != 0) {
+        return -1;
+    }
+    if (rest == 2) {
+        return 1;
+    }
+    return rest == 2 + (Py_ssize_t)LAST_CHUNK && memcmp(end + 2, last_chunk, LAST_CHUNK) == 0 ? 0 : -1;
+}
+
+static inline void
+keep_piece(Wire *self, PyObject *data)
+{
+    unsigned at = self->next;
+    self->next = at + 1 < TAIL ? at + 1 : 0;
+    self->held += self->held < TAIL;
+    PyObject *old = self->kept[at];
+    self->kept[at] = Py_NewRef(data);
+    Py_XDECREF(old);
+}
+
+static inline int
+may_be_last(const char *data, Py_ssize_t size)
+{
+    return size >= (Py_ssize_t)LAST_CHUNK && memcmp(data + size - LAST_CHUNK, last_chunk, LAST_CHUNK) == 0;
+}
+
+/* PlainWire._handed_over where the server has waited before. */
+static int
+handed_over_before(Wire *self, int64_t *at)
+{
+    PyObject *waits = self->record->waits;
+    Py_ssize_t count = PyList_CheckExact(waits) ? PyList_GET_SIZE(waits) : 0;
+    PyObject *last = count ? PyList_GET_ITEM(waits, count - 1) : NULL;
+    if (last == NULL || last == self->wait || !PyTuple_CheckExact(last) || PyTuple_GET_SIZE(last) != 2) {
+        return 0;
+    }
+    long long before = PyLong_AsLongLong(PyTuple_GET_ITEM(last, 0));
+    if (before == -1 && PyErr_Occurred()) {
+        return -1;
+    }
+    Py_XSETREF(self->wait, Py_NewRef(last));
+    *at = before > self->last_ns ? before : self->last_ns;
+    return 0;
+}
+
+static int
+handed_over(Wire *self, int64_t *at)
+{
+    if (now_ns(at) < 0) {
+        return -1;
+    }
+    PyObject *waits = self->record->waits;
+    return waits == NULL || waits == Py_None ? 0 : handed_over_before(self, at);
+}
+
+static int
+tell(Wire *self, PyObject *name, PyObject *message, PyObject *at)
+{
+    PyObject *watcher = Py_NewRef(self->watcher);
+    PyObject *told = message == NULL ? NULL : PyObject_CallMethodObjArgs(watcher, name, message, at, NULL);
+    Py_DECREF(watcher);
+    Py_XDECREF(told);
+    return told == NULL ? -1 : 0;
+}
+
+typedef struct {
+    const char *name, *value;
+    Py_ssize_t name_size, value_size;
+} Line;
+
+/* The next header line from `at`; where the one after it begins, or NULL when there is none. */
+static const char *
+next_line(const char *at, const char *end, Line *line)
+{
+    while (at < end) {
+        const char *stop = memmem(at, (size_t)(end - at), "\r\n", 2);
+        const char *over = stop == NULL ? end : stop + 2;
+        stop = stop == NULL ? end : stop;
+        if (stop > at) {
+            const char *colon = memmem(at, (size_t)(stop - at), ": ", 2);
+            line->name = at;
+            line->name_size = (colon == NULL ? stop : colon) - at;
+            line->value = colon == NULL ? stop : colon + 2;
+            line->value_size = stop - line->value;
+            return over;
+        }
+        at = over;
+    }
+    return NULL;
+}
+
+static int
+is_text(const char *given, Py_ssize_t size, const char *lower)
+{
+    return size == (Py_ssize_t)strlen(lower) && strncasecmp(given, lower, (size_t)size) == 0;
+}
+
+static PyObject *
+headers_of(const char *at, const char *end)
+{
+    PyObject *headers = PyList_New(0);
+    Line line;
+    while (headers != NULL && (at = next_line(at, end, &line)) != NULL) {
+        PyObject *pair = Py_BuildValue("y#y#", line.name, line.name_size, line.value, line.value_size);
+        if (pair == NULL || PyList_Append(headers, pair) < 0) {
+            Py_CLEAR(headers);
+        }
+        Py_XDECREF(pair);
+    }
+    return headers;
+}
+
+/* The head of the answer. 0 or -1 with an error. */
+static int
+see_head(Wire *self, const char *data, Py_ssize_t size)
+{
+    const char *end = data + size, *at = memmem(data, (size_t)size, "\r\n", 2);
+    const char *first_end = at == NULL ? end : at, *space = memchr(data, ' ', (size_t)(first_end - data));
+    int code = 0, digits = 0;
+    for (const char *digit = space == NULL ? first_end : space + 1; digit < first_end && *digit != ' '; digit++) {
+        code = *digit < '0' || *digit > '9' || digits == 3 ? -1 : code * 10 + (*digit - '0');
+        digits++;
+        if (code < 0) {
+            break;
+        }
+    }
+    if (size < 5 || memcmp(data, "HTTP/", 5) != 0 || code < 0 || digits != 3) {
+        PyErr_SetString(PyExc_ValueError, "expected the head of an HTTP answer");
+        return -1;
+    }
+    if (code < 200) {
+        return 0;
+    }
+    at = at == NULL ? end : at + 2;
+    int events = 0, sized = 0;
+    Line line;
+    for (const char *next = at; (next = next_line(next, end, &line)) != NULL;) {
+        if (is_text(line.name, line.name_size, "content-type")) {
+            events = line.value_size >= 17 && strncasecmp(line.value, "text/event-stream", 17) == 0;
+        }
+        else if (is_text(line.name, line.name_size, "content-length")) {
+            sized = 1;
+        }
+        else if (is_text(line.name, line.name_size, "transfer-encoding") && is_text(line.value, line.value_size, "chunked")) {
+            self->in_chunks = 1;
+        }
+    }
+    PyObject *status = PyLong_FromLong(code);
+    int done = -1;
+    if (status != NULL && events && !sized && self->in_chunks && code < 400 && self->times->size == 0) {
+        self->state = USUAL_HEAD;
+        done = mark_stream(self->watcher, (PyObject *)self->record, status) < 0 ? -1 : 0;
+    }
+    else if (status != NULL) {
+        self->state = BEGUN;
+        PyObject *headers = headers_of(at, end);
+        PyObject *message = headers == NULL ? NULL
+                                            : Py_BuildValue("{OOOOON}", s_type, s_start_message, s_status, status, s_headers,
+                                                            headers);
+        done = tell(self, s_saw_head, message, NULL);
+        Py_XDECREF(message);
+    }
+    Py_XDECREF(status);
+    return done;
+}
+
+static int
+see_body(Wire *self, PyObject *data, int64_t at)
+{
+    const char *text = NULL;
+    Py_ssize_t size = 0;
+    int more = 1, usual = self->state == USUAL_HEAD;
+    if (self->in_chunks) {
+        more = PyBytes_CheckExact(data) ? find_body(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), &text, &size) : -1;
+        if (more < 0) {
+            PyErr_SetString(PyExc_ValueError, "expected one whole chunk");
+            return -1;
+        }
+    }
+    self->state = BEGUN;
+    if (usual && more && is_first_token(text, (size_t)size)) {
+        if (mark_first_token(self->watcher, (PyObject *)self->record, self->times, at, (size_t)size) < 0) {
+            return -1;
+        }
+        keep_piece(self, data);
+        self->state = IN_TOKENS;
+        return 0;
+    }
+    PyObject *body = self->in_chunks ? PyBytes_FromStringAndSize(text, size) : Py_NewRef(data);
+    PyObject *message = body == NULL ? NULL
+                                     : Py_BuildValue("{OOONOO}", s_type, s_body_message, s_body, body, s_more_body,
+                                                     more ? Py_True : Py_False);
+    PyObject *when = PyLong_FromLongLong(at);
+    int done = when == NULL ? -1 : tell(self, s_saw_body, message, when);
+    Py_XDECREF(message);
+    Py_XDECREF(when);
+    return done;
+}
+
+/* What is not a token in the middle. 1: more follow for sure; 0: it may be the last; -1 with an error. */
+static int
+see(Wire *self, PyObject *data, int64_t at)
+{
+    if (self->state == NOT_BEGUN) {
+        if (!PyBytes_CheckExact(data)) {
+            PyErr_SetString(PyExc_ValueError, "expected the head of an HTTP answer");
+            return -1;
+        }
+        return see_head(self, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data));
+    }
+    return see_body(self, data, at);
+}
+
+static void
+let_go(Wire *self)
+{
+    self->state = LET_GO;
+    Py_CLEAR(self->watcher);
+}
+
+/* PlainWire._saw of a token that may be the last; as `see`. */
+static int
+see_token(Wire *self, PyObject *data, int64_t at)
+{
+    if (push(self->times, at) < 0) {
+        return -1;
+    }
+    keep_piece(self, data);
+    self->last_ns = at;
+    Py_ssize_t size = PyBytes_GET_SIZE(data);
+    const char *text = PyBytes_AS_STRING(data);
+    if (!may_be_last(text, size)) {
+        return 1;
+    }
+    int more = find_body(text, size, &text, &size);
+    if (more < 0) {
+        PyErr_SetString(PyExc_ValueError, "expected one whole chunk");
+    }
+    self->state = more == 0 ? BEGUN : self->state;
+    return more;
+}
+
+static PyObject * __attribute__((noinline))
+write_watched(Wire *self, PyObject *data)
+{
+    if (self->state != LET_GO) {
+        int64_t at;
+        int more = handed_over(self, &at) < 0                             ? -1
+                   : self->state == IN_TOKENS && PyBytes_CheckExact(data) ? see_token(self, data, at)
+                                                                          : see(self, data, at);
+        if (more > 0) {
+            return write_on(self, data);
+        }
+        if (more < 0) {
+            /* The app goes on as without us. */
+            PyErr_Clear();
+            let_go(self);
+        }
+    }
+    PyObject *done = write_on(self, data);
+    int64_t now;
+    if (done != NULL && now_ns(&now) == 0) {
+        self->last_ns = now;
+    }
+    else if (done != NULL) {
+        PyErr_Clear();
+    }
+    return done;
+}
+
+/* A server's code fills the processor's caches many times over, so what counts here is how little code is passed: a token in
+ * the middle of a stream takes this one way without a call. */
+static PyObject *
+wire_write(Wire *self, PyObject *data)
+{
+    Marks *times = self->times;
+    PyObject *waits = self->record->waits;
+    int64_t at;
+    if (self->state == IN_TOKENS && PyBytes_CheckExact(data) && times->size < times->room && (waits == NULL || waits == Py_None)
+        && !may_be_last(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))) {
+        if (mark_ns(&at) == 0) {
+            times->at[times->size++] = at;
+            self->last_ns = at;
+            keep_piece(self, data);
+            return write_on(self, data);
+        }
+        PyErr_Clear();
+    }
+    return write_watched(self, data);
+}
+
+static PyObject *
+wire_switch(Wire *self, PyObject *on)
+{
+    int tokens = PyObject_IsTrue(on);
+    if (tokens < 0) {
+        return NULL;
+    }
+    if (self->state != LET_GO) {
+        self->state = tokens ? IN_TOKENS : BEGUN;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+wire_release(Wire *self, PyObject *cycle)
+{
+    PyObject *theirs = PyObject_GetAttr(cycle, s_transport);
+    if (theirs == NULL || (theirs == (PyObject *)self && PyObject_SetAttr(cycle, s_transport, self->transport) < 0)) {
+        Py_XDECREF(theirs);
+        return NULL;
+    }
+    Py_DECREF(theirs);
+    let_go(self);
+    PyObject *kept = PyList_New(0);
+    for (unsigned i = 0; kept != NULL && i < self->held; i++) {
+        PyObject *data = self->kept[(self->next + TAIL - self->held + i) % TAIL];
+        const char *text;
+        Py_ssize_t size;
+        if (find_body(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), &text, &size) >= 0) {
+            PyObject *body = PyBytes_FromStringAndSize(text, size);
+            if (body == NULL || PyList_Append(kept, body) < 0) {
+                Py_CLEAR(kept);
+            }
+            Py_XDECREF(body);
+        }
+    }
+    for (int i = 0; i < TAIL; i++) {
+        Py_CLEAR(self->kept[i]);
+    }
+    self->held = self->next = 0;
+    return kept;
+}
+
+/* All else of a transport is the server's own. No `tp_getattro`: the interpreter has no short way to methods past one. */
+static PyObject *
+wire_forward(Wire *self, void *name)
+{
+    return PyObject_GetAttrString(self->transport, name);
+}
+
+static int
+wire_traverse(Wire *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->transport);
+    Py_VISIT(self->write);
+    Py_VISIT(self->watcher);
+    Py_VISIT(self->wait);
+    Py_VISIT(self->record);
+    Py_VISIT(self->times);
+    for (int i = 0; i < TAIL; i++) {
+        Py_VISIT(self->kept[i]);
+    }
+    Py_VISIT(Py_TYPE(self));
+    return 0;
+}
+
+static int
+wire_clear(Wire *self)
+{
+    let_go(self);
+    return 0;
+}
+
+static void
+wire_dealloc(Wire *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    Py_XDECREF(self->transport);
+    Py_XDECREF(self->write);
+    Py_XDECREF(self->watcher);
+    Py_XDECREF(self->wait);
+    Py_XDECREF(self->record);
+    Py_XDECREF(self->times);
+    for (int i = 0; i < TAIL; i++) {
+        Py_XDECREF(self->kept[i]);
+    }
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef wire_methods[] = {
+    {"write", (PyCFunction)wire_write, METH_O, NULL},
+    {"switch", (PyCFunction)wire_switch, METH_O, NULL},
+    {"release", (PyCFunction)wire_release, METH_O, NULL},
+    {NULL},
+};
+
+static PyMemberDef wire_members[] = {
+    {"last_ns", T_LONGLONG, offsetof(Wire, last_ns), READONLY},
+    {NULL},
+};
+
+#define FORWARD(NAME) {NAME, (getter)wire_forward, NULL, NULL, NAME}
+
+static PyGetSetDef wire_fields[] = {
+    FORWARD("abort"), FORWARD("can_write_eof"), FORWARD("close"), FORWARD("get_extra_info"), FORWARD("get_protocol"),
+    FORWARD("get_write_buffer_limits"), FORWARD("get_write_buffer_size"), FORWARD("is_closing"), FORWARD("is_reading"),
+    FORWARD("pause_reading"), FORWARD("resume_reading"), FORWARD("set_protocol"), FORWARD("set_write_buffer_limits"),
+    FORWARD("write_eof"), FORWARD("writelines"), {NULL},
+};
+
+static PyType_Slot wire_slots[] = {
+    {Py_tp_dealloc, wire_dealloc}, {Py_tp_traverse, wire_traverse}, {Py_tp_clear, wire_clear},
+    {Py_tp_methods, wire_methods}, {Py_tp_members, wire_members}, {Py_tp_getset, wire_fields}, {0, NULL},
+};
+
+static PyType_Spec wire_spec = {
+    "tailtrace.instrumentation._fast.Wire", sizeof(Wire), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, wire_slots,
+};
+
+/* wire(transport, watcher, record) -> wire.PlainWire */
+static PyObject *
+make_wire(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 3 || record_type == NULL || !Py_IS_TYPE(args[2], record_type)) {
+        PyErr_SetString(PyExc_TypeError, "wire() expected a transport, a watcher and a Record");
+        return NULL;
+    }
+    PyObject *times = ((Record *)args[2])->times, *write;
+    if (times == NULL || !Py_IS_TYPE(times, marks_type)) {
+        PyErr_SetString(PyExc_TypeError, "wire() expected a Record with marks");
+        return NULL;
+    }
+    if ((write = PyObject_GetAttr(args[0], s_write)) == NULL) {
+        return NULL;
+    }
+    Wire *self = (Wire *)wire_type->tp_alloc(wire_type, 0);
+    if (self == NULL) {
+        Py_DECREF(write);
+        return NULL;
+    }
+    self->transport = Py_NewRef(args[0]);
+    self->write = write;
+    self->watcher = Py_NewRef(args[1]);
+    self->record = (Record *)Py_NewRef(args[2]);
+    self->times = (Marks *)Py_NewRef(times);
+    if (PyMethod_Check(write)) {
+        self->function = PyMethod_GET_FUNCTION(write);
+        self->of = PyMethod_GET_SELF(write);
+        self->call = PyVectorcall_Function(self->function);
     }
     return (PyObject *)self;
 }
@@ -3116,6 +3729,7 @@ execute(PyObject *module)
         PyErr_SetString(PyExc_ImportError, "tailtrace._fast is loaded once, by the main interpreter");
         return -1;
     }
+    find_counter();
     empty_bytes = PyBytes_FromStringAndSize("", 0);
     if (empty_bytes == NULL || text(&empty_text, "") < 0 || text(&s_more_body, "more_body") < 0
         || text(&s_write_paused, "write_paused") < 0 || text(&s_span_id, "span_id") < 0
@@ -3136,6 +3750,8 @@ execute(PyObject *module)
         || text(&s_engine_of_new, "engine_of_new") < 0 || text(&s_status_code, "http.response.status_code") < 0
         || text(&s_client_rtt, "tailtrace.client_rtt_ns") < 0 || text(&s_retransmits, "tailtrace.client_retransmits") < 0
         || text(&s_route, "route") < 0 || text(&s_path, "path") < 0 || text(&s_tailtrace_route, "tailtrace.route") < 0
+        || text(&s_write, "write") < 0 || text(&s_saw_head, "saw_head") < 0 || text(&s_saw_body, "saw_body") < 0
+        || text(&s_start_message, "http.response.start") < 0 || text(&s_body_message, "http.response.body") < 0
         || (b_traceparent = PyBytes_FromString("traceparent")) == NULL
         || (b_tracestate = PyBytes_FromString("tracestate")) == NULL) {
         return -1;
@@ -3143,7 +3759,7 @@ execute(PyObject *module)
     if (add_type(module, &marks_spec, &marks_type) < 0 || add_type(module, &times_spec, &times_type) < 0
         || add_type(module, &stage_spec, &stage_type) < 0 || add_type(module, &sender_spec, &sender_type) < 0
         || add_type(module, &record_spec, &record_base) < 0 || add_type(module, &buffer_spec, &buffer_type) < 0
-        || add_type(module, &entered_spec, &entered_type) < 0
+        || add_type(module, &entered_spec, &entered_type) < 0 || add_type(module, &wire_spec, &wire_type) < 0
         || PyModule_AddIntConstant(module, "interface", INTERFACE) < 0) {
         return -1;
     }
@@ -3167,6 +3783,7 @@ static PyMethodDef functions[] = {
     {"name_after_route", (PyCFunction)(void (*)(void))name_after_route, METH_FASTCALL, NULL},
     {"probe_ticks", probe_ticks, METH_VARARGS, NULL},
     {"sender", (PyCFunction)(void (*)(void))make_sender, METH_FASTCALL, NULL},
+    {"wire", (PyCFunction)(void (*)(void))make_wire, METH_FASTCALL, NULL},
     {"encode_request", (PyCFunction)(void (*)(void))encode_request, METH_FASTCALL, NULL},
     {NULL},
 };

@@ -13,6 +13,7 @@ from tailtrace.instrumentation.native import native
 from tailtrace.instrumentation.outcome import of_exception, of_status
 from tailtrace.instrumentation.record import Outcome, Record
 from tailtrace.instrumentation.tokens import TokenMarks
+from tailtrace.instrumentation.wire import can_watch, make_wire
 
 Message = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
@@ -151,6 +152,8 @@ class Answer:
     _framed_json = False
     _frames: sse.Frames | None = None
     _in_tokens = True
+    # Where the server's transport is watched and not its `send`.
+    _wire: Any = None
 
     def __init__(self, record: Record, send: Send, ends: tuple[Any, Any] = (None, None)) -> None:
         """`ends`: the connection's two addresses, server's and client's, as the scope names them."""
@@ -158,8 +161,14 @@ class Answer:
         self._ends = ends
         self._server_send = send
         # uvicorn: the cycle knows whether the next send will wait and whether the client is gone.
-        self._cycle: Any = getattr(send, "__self__", None)
-        self._flow: Any = getattr(self._cycle, "flow", None)
+        cycle: Any = getattr(send, "__self__", None)
+        self._cycle = cycle
+        if can_watch(cycle, send):
+            self.send = send
+            self._flow: Any = True
+            self._sender = self._wire = cycle.transport = make_wire(cycle.transport, self, record)
+            return
+        self._flow = getattr(cycle, "flow", None)
         if not hasattr(self._flow, "write_paused"):
             self._flow = None
         elif is_timed(self._flow):
@@ -174,8 +183,19 @@ class Answer:
 
     def client_left(self) -> None:
         """The client went away; it counts only while the answer is not complete."""
-        if not self._done_ns:
+        if not self._done_ns and not (self._wire is not None and self._cycle.response_complete):
             self._left = True
+
+    def saw_head(self, message: Message) -> None:
+        """The server writes the head of the answer."""
+        self._begin(message)
+
+    def saw_body(self, message: Message, at_ns: int) -> None:
+        """The server writes a body that was handed to it at `at_ns`."""
+        if self._in_tokens:
+            self._look_for_token(message, at_ns)
+        else:
+            self._count(message)
 
     def _slow(self, message: Message) -> Awaitable[None]:
         kind = message["type"]
@@ -215,8 +235,16 @@ class Answer:
 
     async def _plain(self, message: Message) -> None:
         """Bodies that are not tokens: timed one by one, since they are few or large."""
+        self._count(message)
+        before = clock.now_ns()
+        if not message.get("more_body", False):
+            self._complete(before)
+        await self._server_send(message)
+        self._note(before, clock.now_ns())
+
+    def _count(self, message: Message) -> None:
+        """A body that is no token; its beginning and end are kept for the usage in it."""
         body = message.get("body", b"")
-        more = message.get("more_body", False)
         self._bodies += 1
         if body:
             self._size += len(body)
@@ -225,15 +253,18 @@ class Answer:
                 if not tail:
                     tail.append(bytes(body[:512]))
                 tail.append(bytes(body[-_TAIL_BYTES:]))
-        before = clock.now_ns()
-        if not more:
-            self._complete(before)
-        await self._server_send(message)
-        self._note(before, clock.now_ns())
 
     def _before_tokens(self, message: Message) -> Awaitable[None]:
         """Bodies of a stream until its first token of an answer."""
         now = clock.now_ns()
+        self._look_for_token(message, now)
+        if not message.get("more_body", False):
+            self._complete(now)
+        elif self._flow is True or (self._flow is not None and not self._flow.write_paused):
+            return self._server_send(message)
+        return self._timed(message, now)
+
+    def _look_for_token(self, message: Message, now: int) -> None:
         body = message.get("body", b"")
         record = self._record
         if body and not self._fast:
@@ -254,11 +285,6 @@ class Answer:
             if record.tail is None:
                 record.tail = deque(maxlen=_TAIL)
             record.tail.append(message)
-        if not message.get("more_body", False):
-            self._complete(now)
-        elif self._flow is True or (self._flow is not None and not self._flow.write_paused):
-            return self._server_send(message)
-        return self._timed(message, now)
 
     async def _timed(self, message: Message, before: int) -> None:
         await self._server_send(message)
@@ -304,13 +330,18 @@ class Answer:
         """The app has returned, or raised `failed`."""
         record = self._record
         # What the app still holds of us no longer holds us: no circle for the cycle collector to find.
-        kept = self._sender.close()
+        if self._wire is None:
+            kept = self._sender.close()
+        else:
+            kept = self._wire.release(self._cycle)
+            if self._cycle.response_complete:
+                self._done_ns = self._wire.last_ns
         if kept:
             if record.tail is None:
                 record.tail = kept
             else:
                 record.tail.extend(kept)
-        if self._bodies <= 2 and not record.streaming and self._done_ns:
+        if self._bodies <= 2 and not record.streaming and self._start_ns and self._done_ns:
             # A whole answer handed over at once: all of it is sending.
             record.mark("stream_out", self._start_ns, self._done_ns)
         else:

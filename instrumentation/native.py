@@ -10,7 +10,7 @@ import os
 from types import ModuleType
 from typing import Any, Final
 
-_INTERFACE: Final = 7
+_INTERFACE: Final = 8
 
 
 def _load() -> Any:

@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 # The tests of every piece that exists twice.
 CONTRACT = (
     "test_gateway.py", "test_token_times.py", "test_streams.py", "test_wrappers.py", "test_exporter.py",
-    "test_loop_probe.py", "engines/test_vllm_golden.py",
+    "test_loop_probe.py", "test_wire.py", "engines/test_vllm_golden.py",
 )  # fmt: skip
 
 
