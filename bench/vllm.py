@@ -1,47 +1,191 @@
 """What `tailtrace run` costs a real vLLM, and how much of its requests is explained.
 
-Two servers on one machine, one with and one without, get the same load in turn; ratios are medians over the pairs.
+Two servers on one machine, one with and one without, get the same requests in turn: many short runs, with, without,
+without, with. Figures are medians of the ratios of pairs, each with its quartiles and a bootstrap interval.
+
+What makes a vLLM on two cores run at half its speed now and then is taken away from both alike:
+- The engine runs inside the engine core's process ("uni"), as it does on one GPU. With a worker beside it both poll a
+  ring in shared memory without a rest, one second beyond the last request, on the cores that the other server needs.
+- Engine and API server have a core each, and one thread computes.
+- A server whose turn it is not is stopped by a signal: neither its polls nor its waking threads disturb the other, and
+  what it has yet to send is its own next run's.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import signal
 import statistics
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from collected import Collected, JudgedRequest, collecting, judged, spans_of
-from harness import Figure, arguments, cpu_seconds, quantile, report, workspace
-from vllm_server import Answer, Server, load, serving
+from collected import Collected, JudgedRequest, collecting, judged, settle, spans_of
+from harness import Figure, arguments, cpu_seconds, quantile, report, tree, workspace
+from vllm_server import Answer, Server, call, load, serving, words
+
+IN_THE_CORE = ("--distributed-executor-backend", "uni")
+ALIKE = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": "1"}
+STEADY_AFTER = 6
+"""Runs of a server that are not counted, at least; more while it still gets faster."""
+
+Work = Callable[[int], Awaitable[list[Answer]]]
 
 
-def ttft_p50(answers: list[Answer]) -> float:
-    return statistics.median(answer.ttft_ms for answer in answers if answer.ttft_ms is not None)
+@dataclass(frozen=True)
+class Run:
+    """One server's turn: seconds, CPU seconds of all its processes, and what the client saw."""
+
+    seconds: float
+    cpu_s: float
+    answers: list[Answer]
+
+    @property
+    def ttft_ms(self) -> float:
+        return statistics.median(answer.ttft_ms for answer in self.answers if answer.ttft_ms is not None)
 
 
-def compare(ours: Server, plain: Server, pairs: int, requests: int, seed: int) -> tuple[float, float]:
-    """Throughput and TTFT P50 with / without: medians of the ratios of pairs run in turn."""
-    throughput, ttft = [], []
-    cpu: dict[int, list[float]] = {ours.pid: [], plain.pid: []}
+Pair = tuple[Run, Run]
+"""With and without."""
+
+
+class Turns:
+    """Two servers of which one runs at a time."""
+
+    def __init__(self, ours: Server, plain: Server) -> None:
+        self._servers = (ours, plain)
+        cores = sorted(os.sched_getaffinity(0))
+        for server in self._servers:
+            for process in tree(server.pid):
+                core = cores[-1] if "EngineCore" in process.name() else cores[0]
+                for thread in process.threads():
+                    with suppress(ProcessLookupError):
+                        os.sched_setaffinity(thread.id, {core})
+        # With two cores this client is beside the API server, and never in the engine's way.
+        os.sched_setaffinity(0, set(cores[1:-1]) or {cores[0]})
+
+    def signal(self, server: Server, number: signal.Signals) -> None:
+        for process in tree(server.pid):
+            process.send_signal(number)
+
+    def run(self, server: Server, work: Work) -> Run:
+        self.signal(server, signal.SIGCONT)
+        before = cpu_seconds(server.pid)
+        seconds, answers = asyncio.run(_timed(work, server.port))
+        cpu_s = cpu_seconds(server.pid) - before
+        self.signal(server, signal.SIGSTOP)
+        if any(answer.status != 200 for answer in answers):
+            raise RuntimeError(f"vLLM did not answer: {server.log.read_text(errors='replace')[-2000:]}")
+        return Run(seconds, cpu_s, answers)
+
+    def pair(self, work: Work, *, turned: bool) -> Pair:
+        """The same work for both; the one without first where `turned`."""
+        order = self._servers[::-1] if turned else self._servers
+        first, second = [self.run(server, work) for server in order]
+        return (second, first) if turned else (first, second)
+
+
+@contextmanager
+def in_turn(ours: Server, plain: Server) -> Iterator[Turns]:
+    """Both stopped, until one is run; both running again at the end."""
+    cores = os.sched_getaffinity(0)
+    turns = Turns(ours, plain)
+    try:
+        for server in (ours, plain):
+            turns.signal(server, signal.SIGSTOP)
+        yield turns
+    finally:
+        os.sched_setaffinity(0, cores)
+        for server in (ours, plain):
+            turns.signal(server, signal.SIGCONT)
+
+
+async def _timed(work: Work, port: int) -> tuple[float, list[Answer]]:
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    answers = await work(port)
+    return loop.time() - start, answers
+
+
+def many_at_once(requests: int, seed: int) -> Work:
+    """A mixed load of four clients in a closed loop."""
+
+    async def work(port: int) -> list[Answer]:
+        return (await load(port, requests, random.Random(seed)))[1]
+
+    return work
+
+
+def one_at_a_time(requests: int, seed: int) -> Work:
+    """Short streamed requests, each sent when the one before is answered: of these TTFT is told."""
+
+    async def work(port: int) -> list[Answer]:
+        rng = random.Random(seed)
+        answers = []
+        for index in range(requests):
+            text = words(rng, 40)
+            body = {"model": "tiny", "max_tokens": 4, "ignore_eos": True, "stream": True, "temperature": 0}
+            if index % 2:
+                answers.append(await call(port, "/v1/completions", {**body, "prompt": text}))
+            else:
+                said = {**body, "messages": [{"role": "user", "content": text}]}
+                answers.append(await call(port, "/v1/chat/completions", said))
+        return answers
+
+    return work
+
+
+def warm_up(turns: Turns, requests: int, seed: int, at_least: int) -> None:
+    """Runs of both until the latest three are not faster than the three before."""
+    seconds: list[float] = []
+    while len(seconds) < at_least or (
+        len(seconds) < 5 * at_least and statistics.median(seconds[-3:]) < 0.97 * statistics.median(seconds[-6:-3])
+    ):
+        run, _ = turns.pair(many_at_once(requests, seed + len(seconds)), turned=bool(len(seconds) % 2))
+        turns.pair(one_at_a_time(4, seed), turned=False)
+        seconds.append(run.seconds)
+
+
+def interval(values: Sequence[float], seed: int) -> tuple[float, float]:
+    """Where the median of these lies in 95 of 100 resamplings."""
+    rng = random.Random(seed)
+    medians = sorted(statistics.median(rng.choices(values, k=len(values))) for _ in range(2000))
+    return medians[50], medians[1949]
+
+
+def told(name: str, ratios: Sequence[float], seed: int) -> float:
+    """The median, printed with what it is worth."""
+    low, high = interval(ratios, seed)
+    quartiles = ", ".join(f"{q:.3f}" for q in statistics.quantiles(ratios, n=4))
+    median = statistics.median(ratios)
+    print(f"{name}: {median:.4f}, interval {low:.4f} to {high:.4f}; quartiles {quartiles} of {len(ratios)} pairs")
+    return median
+
+
+def compare(turns: Turns, pairs: int, requests: int, seed: int) -> tuple[float, float]:
+    """Throughput and TTFT P50, with / without."""
+    loaded: list[Pair] = []
+    alone: list[Pair] = []
     for pair in range(pairs):
-        seconds: dict[int, float] = {}
-        firsts: dict[int, float] = {}
-        for server in (ours, plain) if pair % 2 == 0 else (plain, ours):
-            before = cpu_seconds(server.pid)
-            seconds[server.pid], answers = asyncio.run(load(server.port, requests, random.Random(seed + pair)))
-            cpu[server.pid].append((cpu_seconds(server.pid) - before) / requests)
-            firsts[server.pid] = ttft_p50(answers)
-        throughput.append(seconds[plain.pid] / seconds[ours.pid])
-        ttft.append(firsts[ours.pid] / firsts[plain.pid])
-        print(
-            f"  pair {pair + 1:2d}: throughput {throughput[-1]:.3f}  TTFT P50 {ttft[-1]:.3f}"
-            f"  ({requests / seconds[ours.pid]:.2f} and {requests / seconds[plain.pid]:.2f} requests/s)",
-            flush=True,
-        )
-    with_ms, without_ms = (statistics.median(cpu[server.pid]) * 1e3 for server in (ours, plain))
-    print(f"\nCPU of all of vLLM's processes: {with_ms:.1f} ms a request with, {without_ms:.1f} ms without")
-    print("throughput ratio, quartiles: " + ", ".join(f"{q:.3f}" for q in statistics.quantiles(throughput, n=4)))
-    return statistics.median(throughput), statistics.median(ttft)
+        loaded.append(turns.pair(many_at_once(requests, seed + pair), turned=bool(pair % 2)))
+        alone.append(turns.pair(one_at_a_time(requests // 2, seed + pair), turned=bool(pair % 2)))
+        if pair % 10 == 9:
+            rates = [requests * 10 / sum(both[side].seconds for both in loaded[-10:]) for side in (0, 1)]
+            print(f"  {pair + 1} pairs; the last ten: {rates[0]:.2f} and {rates[1]:.2f} requests/s", flush=True)
+    print()
+    for name, runs, count in (("four at once", loaded, requests), ("one at a time", alone, requests // 2)):
+        cpu = [statistics.mean(both[side].cpu_s for both in runs) / count * 1e3 for side in (0, 1)]
+        print(f"CPU of all of vLLM's processes, {name}: {cpu[0]:.2f} ms a request with, {cpu[1]:.2f} without")
+        told(f"CPU with / without, {name}", [ours.cpu_s / plain.cpu_s for ours, plain in runs], seed)
+    for name, side in (("with", 0), ("without", 1)):
+        print(f"TTFT P50 {name}: {statistics.median(both[side].ttft_ms for both in alone):.3f} ms one at a time")
+    told("TTFT P50 with / without, four at once", [ours.ttft_ms / plain.ttft_ms for ours, plain in loaded], seed)
+    ttft = told("TTFT P50 with / without, one at a time", [ours.ttft_ms / plain.ttft_ms for ours, plain in alone], seed)
+    throughput = told("throughput with / without", [plain.seconds / ours.seconds for ours, plain in loaded], seed)
+    return throughput, ttft
 
 
 def explained(requests: list[JudgedRequest]) -> tuple[float, float]:
@@ -65,7 +209,7 @@ def describe(collected: Collected, requests: list[JudgedRequest]) -> None:
 def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--vllm", type=Path, help="folder with a vLLM installation and a model (docs/vllm.md)")
-    parser.add_argument("--pairs", type=int, default=24)
+    parser.add_argument("--pairs", type=int, default=100)
     parser.add_argument("--requests", type=int, default=32, help="requests of each run of a pair")
     options = parser.parse_args()
     figures: dict[str, Figure] = dict.fromkeys(
@@ -75,17 +219,21 @@ def main() -> None:
         print("not measured: needs --vllm DIR")
         report("vllm", options.seed, figures)
         return
-    pairs, requests = (2, 12) if options.quick else (options.pairs, options.requests)
+    pairs, requests, warm = (3, 12, 2) if options.quick else (options.pairs, options.requests, STEADY_AFTER)
     with workspace(options.work) as work, collecting() as collected:
-        environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": collected.endpoint}
+        environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": collected.endpoint, **ALIKE}
+        prefix = ("tailtrace", "run", "--")
         with (
-            serving(options.vllm, work / "with.log", prefix=("tailtrace", "run", "--"), environ=environ) as ours,
-            serving(options.vllm, work / "without.log") as plain,
+            serving(options.vllm, work / "with.log", prefix=prefix, arguments=IN_THE_CORE, environ=environ) as ours,
+            serving(options.vllm, work / "without.log", arguments=IN_THE_CORE, environ=ALIKE) as plain,
         ):
-            for server in (ours, plain):
-                asyncio.run(load(server.port, 24, random.Random(options.seed)))
-            figures["throughput_ratio"], figures["ttft_ratio"] = compare(ours, plain, pairs, requests, options.seed)
-            asyncio.run(load(ours.port, requests, random.Random(options.seed), aborts=True))
+            with in_turn(ours, plain) as turns:
+                warm_up(turns, requests, options.seed, warm)
+                figures["throughput_ratio"], figures["ttft_ratio"] = compare(turns, pairs, requests, options.seed)
+            settle(collected)
+            collected.bodies.clear()
+            asyncio.run(load(ours.port, 12 * requests, random.Random(options.seed), aborts=True))
+            settle(collected)
         found = judged(collected.bodies, "/v1/")
         figures["explained_median"], figures["explained_p5"] = explained(found)
         describe(collected, found)

@@ -208,15 +208,14 @@ class _Gate:
 
     def _end(self, scope: Any) -> None:
         start_ns = scope.pop(self._key, 0)
-        record = scope.get("tailtrace.request")
-        if start_ns and isinstance(record, Record):
-            now = clock.now_ns()
-            if now - start_ns >= self._at_least_ns:
+        if start_ns and (now := clock.now_ns()) - start_ns >= self._at_least_ns:
+            record = scope.get("tailtrace.request")
+            if isinstance(record, Record):
                 record.mark(self._name, start_ns, now)
 
-    async def after(self, scope: Any, receive: Any, send: Any) -> None:
+    def after(self, scope: Any, receive: Any, send: Any) -> Any:
         self._end(scope)
-        await self.app(scope, receive, send)
+        return self.app(scope, receive, send)
 
     async def before(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -226,4 +225,5 @@ class _Gate:
         try:
             await self.inner(scope, receive, send)
         finally:
-            self._end(scope)
+            if self._key in scope:
+                self._end(scope)

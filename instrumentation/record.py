@@ -146,11 +146,16 @@ class Record(RecordBase):
 
     def mark(self, name: str, start_ns: int, end_ns: int, **attributes: Any) -> None:
         """A stage that ran from one mark of `clock.now_ns` to another."""
+        if not self.sampled:
+            return
         stage = Stage(name, attributes)
         stage.parent = self
         stage.start_ns = start_ns
         stage.end_ns = end_ns if end_ns > start_ns else start_ns
-        self.add(stage)
+        if self.end_ns or len(self.stages) >= MAX_STAGES:
+            self.add(stage)
+        else:
+            self.stages.append(stage)
 
     def add(self, stage: Stage) -> None:
         """Take a finished stage in. One that ends after its request is sent alone, one over the limit is counted."""

@@ -24,6 +24,8 @@ _ANSWER_KEYS: Final = ("content", "tool_calls", "function_call", "refusal", "aud
 
 # Chat chunks by far the most often; quotes inside generated text are escaped, so this cannot match there.
 _CHAT_TEXT: Final = re.compile(rb'"delta"\s*:\s*\{[^{}]*"content"\s*:\s*"[^"]')
+# Chunks of completions as vLLM writes them.
+_COMPLETION_TEXT: Final = re.compile(rb'"choices"\s*:\s*\[\s*\{\s*"index"\s*:\s*\d+\s*,\s*"text"\s*:\s*"[^"]')
 _MODEL: Final = re.compile(rb'"model"\s*:\s*"([^"\\]{1,200})"')
 _INDEX: Final = re.compile(rb'"index"\s*:\s*([1-9]\d{0,3})')
 _INPUT: Final = "gen_ai.usage.input_tokens"
@@ -67,7 +69,7 @@ def payloads(body: bytes) -> Iterable[bytes]:
 
 def channel_of(payload: bytes) -> int:
     """NOTHING, REASONING or ANSWER (content, tool calls) for one frame's data."""
-    if _CHAT_TEXT.search(payload):
+    if _CHAT_TEXT.search(payload) or _COMPLETION_TEXT.search(payload):
         return ANSWER
     try:
         document = json.loads(payload)
@@ -179,7 +181,10 @@ def carries_token(body: bytes) -> bool:
 
 def read_usage(body: bytes) -> dict[str, int]:
     """Token counts by their convention's names. Quotes inside generated text are escaped, so text is not mistaken."""
-    if not any(part in body for part in _USAGE_PARTS):
+    for part in _USAGE_PARTS:
+        if part in body:
+            break
+    else:
         return {}
     return {_USAGE_NAMES[name]: int(count) for name, count in _COUNT.findall(body)}
 

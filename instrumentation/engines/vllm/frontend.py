@@ -6,14 +6,15 @@ a body being received) becomes the stage that the second one ends.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tailtrace.instrumentation import clock
 from tailtrace.instrumentation import record as records
 from tailtrace.instrumentation.context import current_request, traceparent_of
 from tailtrace.instrumentation.engines.patch import fault, replace
-from tailtrace.instrumentation.record import Record
+from tailtrace.instrumentation.record import CURRENT, Record
 
 # Beside `traceparent` in a request's trace headers: when it was handed over, ns since the Unix epoch.
 SENT_KEY: Final = "tailtrace-sent"
@@ -37,25 +38,22 @@ class _Sent:
 class Front:
     """What the hooks know of one client's request (`Record.engine`)."""
 
-    __slots__ = ("processed_ns", "sent", "since_ns")
+    __slots__ = ("milestones", "processed_ns", "sent")
 
-    def __init__(self, start_ns: int) -> None:
-        self.since_ns = start_ns
+    def __init__(self) -> None:
+        # Each with the stage that it ends. The stages are made at the end, when no first token waits for it.
+        self.milestones: list[tuple[str, int]] = []
         self.processed_ns = 0
         self.sent: dict[str, _Sent] = {}
-
-    def reach(self, record: Record, stage: str, now_ns: int) -> None:
-        """The milestone that ends `stage`."""
-        fill(record, stage, self.since_ns, now_ns)
-        self.since_ns = now_ns
 
     def close(self, record: Record, end_ns: int) -> None:
         """The answer is complete, or the client is gone."""
         try:
+            if not self.sent and record.attributes.get("http.response.status_code", 0) >= 400:
+                self.milestones.append(("admission", end_ns))
+            fill(record, record.start_ns, self.milestones)
             if self.processed_ns:
-                fill(record, "postprocess", self.processed_ns, end_ns)
-            elif not self.sent and record.attributes.get("http.response.status_code", 0) >= 400:
-                fill(record, "admission", self.since_ns, end_ns)
+                fill(record, self.processed_ns, [("postprocess", end_ns)])
             if self.sent:
                 self._count(record)
                 for request_id in self.sent:
@@ -93,40 +91,44 @@ class _Refused:
     def close(self, record: Record, end_ns: int) -> None:
         try:
             if record.attributes.get("http.response.status_code", 0) >= 400:
-                fill(record, "parse", record.start_ns, end_ns)
+                fill(record, record.start_ns, [("parse", end_ns)])
         except Exception:
             fault("the end of a refused request")
 
 
-def fill(record: Record, stage: str, start_ns: int, end_ns: int) -> None:
-    """Mark `stage` wherever no stage of the record has the time between two marks."""
-    taken = sorted((s.start_ns, s.end_ns) for s in record.stages if s.start_ns < end_ns and s.end_ns > start_ns)
-    for begin_ns, over_ns in taken:
-        if begin_ns > start_ns:
-            record.mark(stage, start_ns, begin_ns)
-        start_ns = max(start_ns, over_ns)
-    if end_ns > start_ns:
-        record.mark(stage, start_ns, end_ns)
+def fill(record: Record, since_ns: int, milestones: Sequence[tuple[str, int]]) -> None:
+    """Mark the stage that each milestone ends wherever no stage of the record has the time since the one before."""
+    taken = sorted([(stage.start_ns, stage.end_ns) for stage in record.stages])
+    for stage, end_ns in milestones:
+        for begin_ns, over_ns in taken:
+            if begin_ns >= end_ns:
+                break
+            if over_ns > since_ns:
+                if begin_ns > since_ns:
+                    record.mark(stage, since_ns, begin_ns)
+                since_ns = over_ns
+        if end_ns > since_ns:
+            record.mark(stage, since_ns, end_ns)
+            since_ns = end_ns
 
 
-def _front() -> tuple[Record, Front] | None:
-    """The current request and what is known of it; None outside of a request."""
-    record = current_request()
-    if record is None or record.end_ns:
-        return None
-    front = record.engine
-    if type(front) is not Front:
-        front = record.engine = Front(record.start_ns)
-    return record, front
-
-
-def _milestone(stage: str, place: str) -> None:
+def _milestone(stage: str) -> Record | None:
+    """The current request's moment that ends `stage`; None outside of a recorded request. The first token waits for
+    whoever calls this, so it is one plain function."""
     try:
-        found = _front()
-        if found is not None:
-            found[1].reach(found[0], stage, clock.now_ns())
+        record = CURRENT.get()
+        if type(record) is not Record:
+            record = current_request()
+        if record is None or record.end_ns or not record.sampled:
+            return None
+        front = record.engine
+        if type(front) is not Front:
+            front = record.engine = Front()
+        front.milestones.append((stage, clock.now_ns()))
+        return record
     except Exception:
-        fault(place)
+        fault(f"the end of {stage}")
+        return None
 
 
 def hook(module: Any) -> None:
@@ -151,35 +153,33 @@ def hook(module: Any) -> None:
 
 def _serving() -> bool:
     """Whether vLLM is in this process; FastAPI's hook is also there for other apps."""
-    import sys
-
     return "vllm.v1.engine.output_processor" in sys.modules
 
 
 def _endpoint(original: Any) -> Any:
-    async def run_endpoint_function(*args: Any, **kwargs: Any) -> Any:
+    def run_endpoint_function(*args: Any, **kwargs: Any) -> Any:
         if _serving():
-            _milestone("parse", "run_endpoint_function")
-        return await original(*args, **kwargs)
+            _milestone("parse")
+        return original(*args, **kwargs)
 
     return run_endpoint_function
 
 
 def _render(original: Any) -> Any:
-    async def render(*args: Any, **kwargs: Any) -> Any:
-        _milestone("admission", "BaseRenderer.render")
-        return await original(*args, **kwargs)
+    def render(*args: Any, **kwargs: Any) -> Any:
+        _milestone("admission")
+        return original(*args, **kwargs)
 
     return render
 
 
 def _tokenize(original: Any) -> Any:
     async def tokenize_prompts_async(*args: Any, **kwargs: Any) -> Any:
-        _milestone("template", "BaseRenderer.tokenize_prompts_async")
+        _milestone("template")
         try:
             return await original(*args, **kwargs)
         finally:
-            _milestone("tokenize", "BaseRenderer.tokenize_prompts_async")
+            _milestone("tokenize")
 
     return tokenize_prompts_async
 
@@ -188,17 +188,15 @@ def _add_request(original: Any) -> Any:
     def add_request(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
         result = original(self, request, *args, **kwargs)
         try:
-            found = _front()
-            if found is not None and found[0].sampled:
-                record, front = found
+            record = _milestone("engine_submit")
+            if record is not None:
                 request_id = request.request_id
-                now_ns = clock.now_ns()
-                front.reach(record, "engine_submit", now_ns)
-                sent = _Sent(record, self.request_states.get(request_id))
-                front.sent[request_id] = _pending[request_id] = sent
+                front = record.engine
+                sent_ns = front.milestones[-1][1]
+                front.sent[request_id] = _pending[request_id] = _Sent(record, self.request_states.get(request_id))
                 headers: Mapping[str, str] = request.trace_headers or {}
                 request.trace_headers = {
-                    "traceparent": traceparent_of(record), **headers, SENT_KEY: str(now_ns + clock.anchor_ns())
+                    "traceparent": traceparent_of(record), **headers, SENT_KEY: str(sent_ns + clock.anchor_ns())
                 }  # fmt: skip
         except Exception:
             fault("OutputProcessor.add_request")
@@ -214,9 +212,12 @@ def _process_outputs(original: Any) -> Any:
         if not _pending:
             return original(self, engine_core_outputs, engine_core_timestamp, *args, **kwargs)
         start_ns = clock.now_ns()
+        before = len(getattr(self, "request_states", ()))
         result = original(self, engine_core_outputs, engine_core_timestamp, *args, **kwargs)
         try:
             states = self.request_states
+            if len(states) == before:
+                return result
             for output in engine_core_outputs:
                 if output.request_id not in states:
                     sent = _pending.pop(output.request_id, None)
