@@ -136,13 +136,13 @@ def _compose(
 
 def attribute(entries: Any, ttfts: Any, spans: Spans, forest: Forest) -> Attribution:
     """Attribution of `entries` (span indexes); `ttfts` are ns from their start, at most the duration, or -1."""
-    found: Attribution = _attribute(entries, ttfts, spans, forest, np.empty(0, np.int64), *_sums(len(entries)))[0]
+    found: Attribution = attribute_into(entries, ttfts, spans, forest, np.empty(0, np.int64), *_sums(len(entries)))[0]
     return found
 
 
 def segments(entry: int, spans: Spans, forest: Forest) -> Any:
     """The critical path of one entry span: rows of (span, stage, start, end, derived) in time order."""
-    return _attribute(np.array([entry]), np.array([-1]), spans, forest, np.zeros(1, np.int64), *_sums(1))[1]
+    return attribute_into(np.array([entry]), np.array([-1]), spans, forest, np.zeros(1, np.int64), *_sums(1))[1]
 
 
 def _sums(entries: int) -> tuple[Any, Any]:
@@ -151,7 +151,8 @@ def _sums(entries: int) -> tuple[Any, Any]:
 
 
 @kernel
-def _attribute(entries: Any, ttfts: Any, spans: Spans, forest: Forest, want: Any, total: Any, first: Any) -> Any:
+def attribute_into(entries: Any, ttfts: Any, spans: Spans, forest: Forest, want: Any, total: Any, first: Any) -> Any:
+    """`attribute` into zeros by stage and entry; with any `want`, the last entry's critical path beside it."""
     m = len(entries)
     starts, ends, ids = spans.starts, spans.ends, spans.ids
     span_count = np.zeros(m, np.int64)

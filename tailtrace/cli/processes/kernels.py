@@ -22,10 +22,10 @@ def _doors() -> tuple[Callable[[], None], Sequence[Any]]:
 
 def _jobs() -> tuple[Callable[[], None], Sequence[Any]]:
     from tailtrace.analytics import warm_up
-    from tailtrace.analytics.attribution.attribute import attribute
+    from tailtrace.analytics.attribution.attribute import attribute_into
     from tailtrace.analytics.attribution.tree import build
 
-    return warm_up, (build, attribute)
+    return warm_up, (build, attribute_into)
 
 
 _PARTS: Mapping[str, Callable[[], tuple[Callable[[], None], Sequence[Any]]]] = {"doors": _doors, "jobs": _jobs}
