@@ -81,7 +81,8 @@ def _verdict(detail: dict[str, Any]) -> RenderableType | None:
     usual = duration(found["usual_ns"])
     if found["verdict"] is None:
         return Text(f"verdict: as usual (mean of the hour before: {usual})", style="dim")
-    return Text(f"{duration(found['excess_ns'])} more than usual ({usual}); {headline(found['verdict'])}")
+    grown = duration(found["excess_ns"])
+    return Text(f"stages that grew: {grown} more than usual (a usual request: {usual}); {headline(found['verdict'])}")
 
 
 def _conditions(first: dict[str, Any], detail: dict[str, Any]) -> str:
