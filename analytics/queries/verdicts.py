@@ -71,8 +71,8 @@ def verdicts(
 class RequestVerdict:
     """`state`: slower (with a verdict), as_usual, or too_few (requests in the hour before to say what is usual).
 
-    `usual_ns` is a usual request's whole time (up to its first token, where the verdict is about that); `excess_ns` what
-    the stages that grew took more than in it, with nothing taken off for those that took less.
+    `usual_ns` is a usual request's whole time, or that to its first token where the verdict is about that; `excess_ns`
+    what the stages that grew took more, with nothing taken off for those that took less.
     """
 
     state: str
