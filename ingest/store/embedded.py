@@ -109,11 +109,17 @@ class EmbeddedStore:
         role: Role = "jobs",
     ) -> None:
         """Run `sql` (INSERT INTO ... without FORMAT) with a body in `data_format` that arrives in pieces."""
-        path = self._scratch / uuid.uuid4().hex
-        try:
+        with self._scratch_file() as path:
             with path.open("xb") as file:
                 file.writelines(chunks)
             self._insert_file(sql, settings, data_format, str(path), role)
+
+    @contextmanager
+    def _scratch_file(self) -> Iterator[Path]:
+        """A path for what is to be inserted, gone afterwards."""
+        path = self._scratch / uuid.uuid4().hex
+        try:
+            yield path
         except OSError as error:
             raise StoreError(f"what is to be inserted cannot be written to {self._scratch}: {error}") from None
         finally:
@@ -128,12 +134,12 @@ class EmbeddedStore:
     def insert_arrow(self, table: str, data: pa.Table, *, token: str | None = None, role: Role = "jobs") -> None:
         """See Store."""
         columns = ", ".join(f"`{identifier_path(name)}`" for name in data.column_names)
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, data.schema) as writer:
-            writer.write_table(data)
         sql = f"INSERT INTO {identifier(table)} ({columns})"
         settings = {**ARROW_SETTINGS, **deduplication(token)}
-        self.raw_insert(sql, settings, "ArrowStream", iter((memoryview(sink.getvalue()),)), role=role)
+        with self._scratch_file() as path:
+            with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, data.schema) as writer:
+                writer.write_table(data)
+            self._insert_file(sql, settings, "ArrowStream", str(path), role)
 
     def insert_segment(self, signal: Signal, path: Path, token: str) -> None:
         """See Store."""
