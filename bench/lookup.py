@@ -37,7 +37,7 @@ SELECT
   if(j = 0, '', leftPad(lower(hex(sipHash64(t * 10, {seed:UInt64}))), 16, '0')),
   ['POST /v1/chat/completions', 'auth', 'route', 'tokenize', 'llm_request', 'queue', 'prefill', 'decode', 'detokenize',
    'send'][j + 1],
-  if(j = 0, 'Server', 'Internal'), if(j = 4, 'vllm', 'gateway'),
+  if(j IN (0, 4), 'Server', 'Internal'), if(j = 4, 'vllm', 'gateway'),
   map('service.name', if(j = 4, 'vllm', 'gateway'), 'service.version', '1.4.2',
       'service.instance.id', toString(t % 8), 'host.name', concat('node-', toString(t % 8))),
   'tailtrace',
