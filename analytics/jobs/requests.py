@@ -111,15 +111,20 @@ class _Worker:
         traces = _names(grouping.ids)
         judged_block = _judged_blocks(traces, state)
         decision = decide(arrived, state.cursor, state.now_ms, claim.now_ms, judged_block)
-        report = JobReport()
+        written, reopened = NO_ROWS, 0
         if decision.judge.any():
-            report = self._judge(store, name, state, claim, table, grouping, traces, decision.judge)
+            written, reopened = self._judge(store, name, state, claim, table, grouping, traces, decision.judge)
         after = _after(state, claim, arrived, traces, decision)
+        left = inbox.after_block(table, after.low)
+        report = JobReport(table.num_rows, int(decision.judge.sum()), written.num_rows, reopened, behind)
+        # The insert takes memory of its own.
+        del table, grouping, arrived
+        inserts.write(store, written, claim, name)
         progress.advance(store, shards, after)
         self._seen[name].add(traces[decision.judge], claim.now_ms)
         self._left[name] = after
-        self._open[name] = after, inbox.after_block(table, after.low)
-        return JobReport(table.num_rows, report.traces, report.rows, report.reopened, behind)
+        self._open[name] = after, left
+        return report
 
     def _spans(self, store: Store, state: Progress, shards: list[int], to: int) -> pa.Table:
         """The spans of blocks in (low, to]. Those up to the cursor lay open when the round before ended: if that was
@@ -155,7 +160,8 @@ class _Worker:
         grouping: Grouping,
         traces: Any,
         judge: Any,
-    ) -> JobReport:
+    ) -> tuple[pa.Table, int]:
+        """What the round writes of the traces to judge, and how many of them had rows before."""
         maybe = np.zeros(len(traces), np.bool_)
         if state.round:
             seen = self._seen[name]
@@ -170,14 +176,11 @@ class _Worker:
         fresh = judge.copy()
         fresh[np.flatnonzero(maybe)[np.array([text in stored for text in hexes], np.bool_)]] = False
         grouping = grouping.only(fresh)
-        spans = len(grouping.order)
-        judged = self._judged(store, table, grouping) if spans else []
+        judged = self._judged(store, table, grouping) if len(grouping.order) else []
         for start in range(0, len(reread), inbox.MAX_TRACES_A_READ):
             judged += self._reread(store, reread[start : start + inbox.MAX_TRACES_A_READ])
         new = pa.concat_tables(judged, promote_options="permissive") if judged else NO_ROWS
-        written = rewritten(old, new, claim.round)
-        inserts.write(store, written, claim, name)
-        return JobReport(spans, int(judge.sum()), written.num_rows, len(reread))
+        return rewritten(old, new, claim.round), len(reread)
 
     def _judged(self, store: Store, table: pa.Table, grouping: Grouping) -> list[pa.Table]:
         """Rows of whole traces from the inbox; a trace is read in full where it lacks attributes of an entry span or
