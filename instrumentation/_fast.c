@@ -6,7 +6,8 @@
  *   BufferBase               buffer.py
  *   Entered                  context.py
  *   begin, name_after_route  gateway.py
- *   client_of, finish_well   answer.py
+ *   client_of, finish_well,  answer.py
+ *   finish_stream            answer.py
  *   encode_request, -_record encode.py
  *   plain_tail               encode.py
  *   sender                   answer.py
@@ -66,7 +67,7 @@ static PyObject *s_more_body, *s_write_paused, *s_span_id, *s_trace_id, *s_paren
     *s_first_ns, *s_answer_ns, *s__start_ns, *s__status, *s__framed, *s__size, *s__fast, *s_sampled, *s_trace_state, *s_size,
     *s_method, *s_begin_ns, *s_seen, *s_websocket, *s_request_size, *s_transport, *s_get_extra_info, *s_socket, *s_fileno,
     *s_submit, *s_response_model, *s_engine_of_new, *s_status_code, *s_client_rtt, *s_retransmits, *s_route, *s_path, *s_tailtrace_route, *b_traceparent,
-    *b_tracestate, *s_write, *s_saw_head, *s_saw_body, *s_start_message, *s_body_message;
+    *b_tracestate, *s_write, *s_saw_head, *s_saw_body, *s_start_message, *s_body_message, *s_response_complete;
 static int64_t bounds[BOUNDS];
 /* By bit length and the bits below the highest: the bucket of the smallest number that begins so. An octave has 35 buckets
  * and 64 cells, so a search sees at most two bounds. */
@@ -3004,13 +3005,14 @@ typedef struct {
     PyObject *kept[TAIL];
     unsigned held, next; /* pieces in `kept`, and where the next one goes */
     long long last_ns;
+    PyObject *status; /* of a head of the usual kind */
     char state, in_chunks;
 } Wire;
 
 static const char last_chunk[] = "0\r\n\r\n";
 #define LAST_CHUNK (sizeof last_chunk - 1)
 
-static PyObject *
+static inline __attribute__((always_inline)) PyObject *
 write_on(Wire *self, PyObject *data)
 {
     if (self->call == NULL) {
@@ -3204,6 +3206,7 @@ see_head(Wire *self, const char *data, Py_ssize_t size)
     int done = -1;
     if (status != NULL && events && !sized && self->in_chunks && code < 400 && self->times->size == 0) {
         self->state = USUAL_HEAD;
+        Py_XSETREF(self->status, Py_NewRef(status));
         done = mark_stream(self->watcher, (PyObject *)self->record, status) < 0 ? -1 : 0;
     }
     else if (status != NULL) {
@@ -3426,6 +3429,7 @@ wire_dealloc(Wire *self)
     Py_XDECREF(self->write);
     Py_XDECREF(self->watcher);
     Py_XDECREF(self->wait);
+    Py_XDECREF(self->status);
     Py_XDECREF(self->record);
     Py_XDECREF(self->times);
     for (int i = 0; i < TAIL; i++) {
@@ -3522,26 +3526,28 @@ tcp_info(PyObject *module, PyObject *descriptor)
 
 /* End ------------------------------------------------------------------------------------------------------------- */
 
+static PyObject *
+client_behind(PyObject *transport)
+{
+    PyObject *given = PyObject_CallMethodOneArg(transport, s_get_extra_info, s_socket), *file = NULL, *found = NULL;
+    if (given == Py_None) {
+        found = Py_BuildValue("ii", 0, 0);
+    }
+    else if (given != NULL && (file = PyObject_CallMethodNoArgs(given, s_fileno)) != NULL) {
+        found = tcp_info(NULL, file);
+    }
+    Py_XDECREF(given);
+    Py_XDECREF(file);
+    return found;
+}
+
 /* answer.client_of */
 static PyObject *
 client_of(PyObject *module, PyObject *cycle)
 {
-    PyObject *transport = PyObject_GetAttr(cycle, s_transport), *given = NULL, *file = NULL, *found = NULL;
-    if (transport == Py_None) {
-        found = Py_NewRef(Py_None);
-    }
-    else if (transport != NULL
-             && (given = PyObject_CallMethodOneArg(transport, s_get_extra_info, s_socket)) != NULL) {
-        if (given == Py_None) {
-            found = Py_BuildValue("ii", 0, 0);
-        }
-        else if ((file = PyObject_CallMethodNoArgs(given, s_fileno)) != NULL) {
-            found = tcp_info(module, file);
-        }
-    }
+    PyObject *transport = PyObject_GetAttr(cycle, s_transport);
+    PyObject *found = transport == NULL ? NULL : transport == Py_None ? Py_NewRef(Py_None) : client_behind(transport);
     Py_XDECREF(transport);
-    Py_XDECREF(given);
-    Py_XDECREF(file);
     return found;
 }
 
@@ -3590,6 +3596,55 @@ finish_record(Record *record, int64_t end_ns)
     return put == NULL ? -1 : 0;
 }
 
+static int
+finish_answered(Record *record, PyObject *status, PyObject *connection, int64_t end_ns)
+{
+    if (PyDict_SetItem(record->attributes, s_status_code, status) < 0) {
+        return -1;
+    }
+    PyObject *names[] = {s_client_rtt, s_retransmits};
+    for (int i = 0; i < 2; i++) {
+        PyObject *value = PyTuple_GET_ITEM(connection, i);
+        int set = PyObject_IsTrue(value);
+        if (set < 0 || (set && PyDict_SetItem(record->attributes, names[i], value) < 0)) {
+            return -1;
+        }
+    }
+    return finish_record(record, end_ns);
+}
+
+/* finish_stream(wire, cycle) -> whether it did what Answer.finish does for a stream whose client has stayed: it was of the
+ * usual kind, is complete, and never waited; else that has to. */
+static PyObject *
+finish_stream(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 2 || !Py_IS_TYPE(args[0], wire_type)) {
+        PyErr_SetString(PyExc_TypeError, "finish_stream() expected a wire and its server's cycle");
+        return NULL;
+    }
+    Wire *self = (Wire *)args[0];
+    Record *record = self->record;
+    if (self->state != BEGUN || self->status == NULL || !record->first_ns || record->streaming != Py_True
+        || !is_nothing(record->waits) || !is_nothing(record->tail)) {
+        Py_RETURN_FALSE;
+    }
+    PyObject *complete = PyObject_GetAttr(args[1], s_response_complete);
+    PyObject *connection = complete == Py_True ? client_behind(self->transport) : NULL;
+    Py_XDECREF(complete);
+    if (connection == NULL) {
+        PyErr_Clear();
+        Py_RETURN_FALSE;
+    }
+    PyObject *kept = wire_release(self, args[1]);
+    int done = kept == NULL ? -1 : 0;
+    if (kept != NULL) {
+        Py_XSETREF(record->tail, kept);
+        done = finish_answered(record, self->status, connection, self->last_ns);
+    }
+    Py_DECREF(connection);
+    return done < 0 ? NULL : Py_NewRef(Py_True);
+}
+
 /* finish_well(record, status, connection, end_ns): answer._finish_well */
 static PyObject *
 finish_well(PyObject *module, PyObject *const *args, Py_ssize_t count)
@@ -3601,18 +3656,10 @@ finish_well(PyObject *module, PyObject *const *args, Py_ssize_t count)
     }
     Record *record = (Record *)args[0];
     long long end_ns = PyLong_AsLongLong(args[3]);
-    if ((end_ns == -1 && PyErr_Occurred()) || PyDict_SetItem(record->attributes, s_status_code, args[1]) < 0) {
+    if (end_ns == -1 && PyErr_Occurred()) {
         return NULL;
     }
-    PyObject *names[] = {s_client_rtt, s_retransmits};
-    for (int i = 0; i < 2; i++) {
-        PyObject *value = PyTuple_GET_ITEM(args[2], i);
-        int set = PyObject_IsTrue(value);
-        if (set < 0 || (set && PyDict_SetItem(record->attributes, names[i], value) < 0)) {
-            return NULL;
-        }
-    }
-    return finish_record(record, end_ns) < 0 ? NULL : Py_NewRef(Py_None);
+    return finish_answered(record, args[1], args[2], end_ns) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 /* name_after_route(record, scope) -> whether it did what gateway.name_after_route does; else that has to. */
@@ -3752,6 +3799,7 @@ execute(PyObject *module)
         || text(&s_route, "route") < 0 || text(&s_path, "path") < 0 || text(&s_tailtrace_route, "tailtrace.route") < 0
         || text(&s_write, "write") < 0 || text(&s_saw_head, "saw_head") < 0 || text(&s_saw_body, "saw_body") < 0
         || text(&s_start_message, "http.response.start") < 0 || text(&s_body_message, "http.response.body") < 0
+        || text(&s_response_complete, "response_complete") < 0
         || (b_traceparent = PyBytes_FromString("traceparent")) == NULL
         || (b_tracestate = PyBytes_FromString("tracestate")) == NULL) {
         return -1;
@@ -3779,6 +3827,7 @@ static PyMethodDef functions[] = {
     {"plain_tail", (PyCFunction)(void (*)(void))plain_tail, METH_FASTCALL, NULL},
     {"tcp_info", tcp_info, METH_O, NULL},
     {"client_of", client_of, METH_O, NULL},
+    {"finish_stream", (PyCFunction)(void (*)(void))finish_stream, METH_FASTCALL, NULL},
     {"finish_well", (PyCFunction)(void (*)(void))finish_well, METH_FASTCALL, NULL},
     {"name_after_route", (PyCFunction)(void (*)(void))name_after_route, METH_FASTCALL, NULL},
     {"probe_ticks", probe_ticks, METH_VARARGS, NULL},

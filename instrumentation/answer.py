@@ -330,12 +330,15 @@ class Answer:
         """The app has returned, or raised `failed`."""
         record = self._record
         # What the app still holds of us no longer holds us: no circle for the cycle collector to find.
-        if self._wire is None:
+        wire = self._wire
+        if wire is None:
             kept = self._sender.close()
+        elif failed is None and not self._left and native is not None and native.finish_stream(wire, self._cycle):
+            return
         else:
-            kept = self._wire.release(self._cycle)
+            kept = wire.release(self._cycle)
             if self._cycle.response_complete:
-                self._done_ns = self._wire.last_ns
+                self._done_ns = wire.last_ns
         if kept:
             if record.tail is None:
                 record.tail = kept

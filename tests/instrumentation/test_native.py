@@ -7,6 +7,7 @@ import gc
 import random
 import socket
 import sys
+import time
 from collections import UserDict
 from typing import Any
 
@@ -66,6 +67,18 @@ def test_marks_out_of_order_break_nothing(times: list[int]) -> None:
     assert ours.gaps_text().count(":") == len(ours.counts)
     assert len(ours.stalls) <= 8
     ours.stalls_text(-5)
+
+
+def test_marks_in_close_order_are_those_of_the_clock() -> None:
+    """Told by the processor's counter between readings of the clock, where the kernel keeps its time by it."""
+    marks = native.TokenMarks()
+    apart = 0
+    for _ in range(50_000):
+        before = time.monotonic_ns()
+        marks.mark()
+        apart = max(apart, before - marks[-1], marks[-1] - time.monotonic_ns())
+    assert apart < 20_000
+    assert list(marks) == sorted(marks)
 
 
 def test_marks_refuse_what_is_no_time() -> None:

@@ -359,6 +359,10 @@ def test_a_wire_refuses_what_it_cannot_stand_for() -> None:
         native.wire(object(), Watcher(), Record("GET"))
     with pytest.raises(AttributeError):
         native.wire(Transport(), Watcher(), Record("GET")).release(object())
+    for bad in ((), (None, None), (native.wire(Transport(), Watcher(), Record("GET")),)):
+        with pytest.raises(TypeError):
+            native.finish_stream(*bad)
+    assert not native.finish_stream(native.wire(Transport(), Watcher(), Record("GET")), object())
 
 
 def test_what_the_transport_raises_reaches_the_server() -> None:
