@@ -3,7 +3,8 @@
 Acknowledged means fsynced. A run sends as fast as it is acknowledged over 16 connections and ends when every
 acknowledged span is in the store (`store`: jobs off) and, with the jobs on, when every trace has its request (`jobs`):
 the rates include that wait. While it runs, single probe spans are sent and looked for (`queryable_s_load`, P95 of
-them); the same on a quiet server is `queryable_s_idle`. Bytes a span are those of the active parts after merges, side
+them), four times a second: each look is a query over the newest parts, and more of them would be load of the bench's
+own. The same on a quiet server is `queryable_s_idle`. Bytes a span are those of the active parts after merges, side
 table included. CPU a span is that of the product's processes alone, until all is stored or judged; the load generator,
 which shares the cores, is not in it. Give each run a `--work` of its own, or none.
 
@@ -33,6 +34,7 @@ from signals import ITEMS_PER_BODY, SignalFactory
 
 SPANS_PER_TRACE = 10
 PROBE_EVERY_S = 2.0
+LOOK_EVERY_S = 0.25
 OTHERS_PER_S = 10_000
 OTHERS = (
     "SELECT (SELECT count() FROM otel_logs) + (SELECT count() FROM otel_metrics_gauge) "
@@ -106,7 +108,7 @@ def load_product(
     def watch(stop: Callable[[], bool]) -> None:
         with httpx.Client(timeout=60) as client:
             while not stop():
-                queryable.append(probe(product, client, 0.05))
+                queryable.append(probe(product, client, LOOK_EVERY_S))
                 if jobs:
                     lag.append(product.lag_s(client))
                 time.sleep(PROBE_EVERY_S)
