@@ -5,9 +5,9 @@ other stores give for an id. `request_ms_1e7` is all that the page of a request 
 row, stages, path and spans, and the verdict with its evidence, which reads the time around the request too. Both are
 asked for each trace, the first to come changing from trace to trace.
 
-The spans are made inside the engine: 10 a trace, random ids, a day of time. The last million arrives as 40 small
-segments, so that the newest data lies in unmerged parts as it does in use. The jobs judge all of it before the clock
-starts.
+The spans are made inside the engine: 10 a trace, random ids, a day of time that arrives in its order, a piece of the
+day with each insert. The last million arrives as 40 small segments, so that the newest data lies in unmerged parts as
+it does in use. The jobs judge all of it before the clock starts.
 """
 
 from __future__ import annotations
@@ -64,7 +64,11 @@ def fill(data: Path, spans: int, seed: int, sample: list[int]) -> list[str]:
     end_ns = time.time_ns() - 10**9
     small = 40 * SMALL_SEGMENT if spans > 80 * SMALL_SEGMENT else 0
     bulk = spans - small
-    pieces = [(first, min(BULK, bulk - first), 1440 * minute_ns, minute_ns) for first in range(0, bulk, BULK)]
+    day = [minute_ns + 1439 * minute_ns * (bulk - first) // bulk for first in range(0, bulk, BULK)]
+    pieces = [
+        (first, min(BULK, bulk - first), oldest, newest)
+        for first, oldest, newest in zip(range(0, bulk, BULK), day, [*day[1:], minute_ns], strict=True)
+    ]
     pieces += [(first, SMALL_SEGMENT, minute_ns, 0) for first in range(bulk, spans, SMALL_SEGMENT)]
     for first, count, oldest_ns, newest_ns in pieces:
         window = {"from_ns": end_ns - oldest_ns, "to_ns": end_ns - newest_ns}
