@@ -8,7 +8,6 @@ that is so is tried once, on the server's own class. Where it is not, and elsewh
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, MutableMapping
@@ -206,6 +205,8 @@ class _Paper:
 
 def _writes_as_known(kind: Any) -> bool:
     """Let a cycle of this class answer on paper, changing its transport after the head."""
+    import asyncio  # not with the import of the whole: who has a cycle has it loaded
+
     for headers, framing, bodies in (
         ([], b"transfer-encoding: chunked", [b"3\r\none\r\n", b"", b"10\r\n0123456789abcdef\r\n0\r\n\r\n"]),
         ([], b"transfer-encoding: chunked", [b"3\r\none\r\n", b"", b"0\r\n\r\n"]),
