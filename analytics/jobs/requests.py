@@ -26,7 +26,7 @@ from tailtrace.analytics.judge.judge import JudgedBatch, judge_batch
 from tailtrace.analytics.trace import MAX_SPANS
 from tailtrace.ingest.store import Store
 
-ROUND_SPANS: Final = 300_000
+ROUND_SPANS: Final = 240_000
 IDLE_MS: Final = 5_000
 _NOW: Final = "SELECT toUnixTimestamp64Milli(now64(3)) AS now"
 # Clocks of hosts differ; a trace that began this much later than all that is remembered is surely new.
