@@ -50,6 +50,18 @@ def test_no_pair_of_times_is_too_mad(
     store.query("SELECT addNanoseconds(Timestamp, Duration) AS e FROM otel_traces")
 
 
+def test_a_small_part_of_every_table_is_one_file(store: Store, tmp_path: Path) -> None:
+    tables = store.query(
+        "SELECT name, create_table_query AS made FROM system.tables "
+        "WHERE database = currentDatabase() AND engine LIKE '%MergeTree%' AND name != 'schema_version'"
+    )
+    loose = [str(t["name"]) for t in tables if "min_bytes_for_full_part_storage = 4194304" not in str(t["made"])]
+    assert len(tables) > 20 and loose == []
+    insert(store, tmp_path, span(T0, T0 + 5))
+    parts = store.query("SELECT path FROM system.parts WHERE active AND table = 'otel_traces'")
+    assert [[file.name for file in Path(str(part["path"])).iterdir()] for part in parts] == [["data.packed"]]
+
+
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(times=st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1)), min_size=1, max_size=8))
 def test_any_times_are_stored(store: Store, tmp_path: Path, times: list[tuple[int, int]]) -> None:
