@@ -34,11 +34,6 @@ def sql(table: str) -> str:
       [('{LINK}', concat(Links.TraceId[1], '/', Links.SpanId[1]))], [])))"""
 
 
-def any_sql(table: str) -> str:
-    """Whether a span of `table` has notes."""
-    return f"(hasAny(Events.Name, {list(EVENTS)}) OR {table}.ParentSpanId = '' AND notEmpty(Links.TraceId))"
-
-
 def event_key(name: str, occurrence: int) -> str:
     return f"@event/{name}/{occurrence}"
 

@@ -19,24 +19,21 @@ from tailtrace.ingest.store import Store
 
 _OF_TRACE: Final = """FROM otel_traces
   PREWHERE otel_traces.TraceId = {trace_id:String}
-  WHERE Timestamp >= fromUnixTimestamp64Nano({start:Int64}) AND Timestamp <= fromUnixTimestamp64Nano({end:Int64})
-    AND toStartOfMinute(Timestamp) >= toStartOfMinute(fromUnixTimestamp64Nano({start:Int64}))
+  WHERE toStartOfMinute(Timestamp) >= toStartOfMinute(fromUnixTimestamp64Nano({start:Int64}))
     AND toStartOfMinute(Timestamp) <= toStartOfMinute(fromUnixTimestamp64Nano({end:Int64}))"""
 _HASH: Final = "cityHash64(mapKeys(ResourceAttributes), mapValues(ResourceAttributes))"
 
-# As stored: planning a column made from others takes the engine longer than making it here, and planning takes longer
-# than reading ten spans. The statement says itself what is read first, and by which key.
+# As stored and in no order: planning a column made from others, or a sort, takes the engine longer than making it here,
+# and planning takes longer than reading ten spans. The statement says itself what is read first, and by which key.
 _SPANS: Final = f"""
 SELECT SpanId AS Id, ParentSpanId AS Parent, Timestamp, Duration, ClockFault AS Fault, SpanKind AS Kind,
   ServiceName AS Service, SpanName AS Name, ScopeName AS Scope, StatusCode AS Status, SpanAttributes AS Attributes,
   {_HASH} AS Resource, ResourceAttributes['tailtrace.simulated'] = 'true' AS Simulated,
-  {notes.any_sql("otel_traces")} AS Noted
+  Events.Name AS EventNames, Links.TraceId AS LinkedTraces
 {_OF_TRACE}
-ORDER BY Timestamp LIMIT {{limit:UInt64}}"""
-_NOTED_SPANS: Final = _SPANS.replace(
-    "SpanAttributes AS Attributes",
-    f"mapConcat(SpanAttributes, CAST({notes.sql('otel_traces')}, 'Map(LowCardinality(String), String)')) AS Attributes",
-)
+LIMIT {{limit:UInt64}} + 1"""
+_FIRST_SPANS: Final = _SPANS.replace("LIMIT {limit:UInt64} + 1", "ORDER BY Timestamp LIMIT {limit:UInt64}")
+_NOTED: Final = f"mapConcat(SpanAttributes, CAST({notes.sql('otel_traces')}, 'Map(LowCardinality(String), String)'))"
 _RESOURCES: Final = f"SELECT {_HASH} AS Hash, any(ResourceAttributes) AS Attributes {_OF_TRACE} GROUP BY Hash"
 
 
@@ -78,16 +75,30 @@ def trace_columns(
     if bounds is None:
         return None
     parameters = {"trace_id": trace_id, "start": bounds[0], "end": bounds[1], "limit": limit}
-    rows = store.query_arrow(_SPANS, parameters, role="ui", settings=UNPLANNED)
+    statement = _SPANS
+    rows = store.query_arrow(statement, parameters, role="ui", settings=UNPLANNED)
     if not rows.num_rows:
         return None
-    if rows["Noted"].to_numpy().any():
-        rows = store.query_arrow(_NOTED_SPANS, parameters, role="ui", settings=UNPLANNED)
+    if rows.num_rows > limit:
+        statement = _FIRST_SPANS
+        rows = store.query_arrow(statement, parameters, role="ui", settings=UNPLANNED)
+    if _noted(rows):
+        statement = statement.replace("SpanAttributes AS Attributes", f"{_NOTED} AS Attributes")
+        rows = store.query_arrow(statement, parameters, role="ui", settings=UNPLANNED)
     known: Resources = {}
     if resources:
         known = {int(row["Hash"]): row["Attributes"] for row in store.query(_RESOURCES, parameters, role="ui")}
     table = _inbox(rows, trace_id)
     return TraceColumns(table, judge_batch(from_inbox(table), known))
+
+
+def _noted(rows: pa.Table) -> bool:
+    """Whether a span has events or links that the engines' readers go by: their times are read only then."""
+    names = pc.unique(rows["EventNames"].combine_chunks().flatten().cast(pa.string()))
+    if pc.any(pc.is_in(names, pa.array(notes.EVENTS, pa.string()))).as_py():
+        return True
+    linked = pc.greater(pc.list_value_length(rows["LinkedTraces"]), 0)
+    return bool(pc.any(pc.and_(linked, pc.equal(rows["Parent"], ""))).as_py())
 
 
 def _inbox(rows: pa.Table, trace_id: str) -> pa.Table:
