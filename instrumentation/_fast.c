@@ -3169,8 +3169,14 @@ headers_of(const char *at, const char *end)
 
 /* The head of the answer. 0 or -1 with an error. */
 static int
-see_head(Wire *self, const char *data, Py_ssize_t size)
+see_head(Wire *self, PyObject *head)
 {
+    if (!PyBytes_CheckExact(head)) {
+        PyErr_SetString(PyExc_ValueError, "expected the head of an HTTP answer");
+        return -1;
+    }
+    const char *data = PyBytes_AS_STRING(head);
+    Py_ssize_t size = PyBytes_GET_SIZE(head);
     const char *end = data + size, *at = memmem(data, (size_t)size, "\r\n", 2);
     const char *first_end = at == NULL ? end : at, *space = memchr(data, ' ', (size_t)(first_end - data));
     int code = 0, digits = 0;
@@ -3222,6 +3228,7 @@ see_head(Wire *self, const char *data, Py_ssize_t size)
     return done;
 }
 
+/* A body that is no token in the middle of a stream. 0 or -1 with an error. */
 static int
 see_body(Wire *self, PyObject *data, int64_t at)
 {
@@ -3255,20 +3262,6 @@ see_body(Wire *self, PyObject *data, int64_t at)
     return done;
 }
 
-/* What is not a token in the middle. 1: more follow for sure; 0: it may be the last; -1 with an error. */
-static int
-see(Wire *self, PyObject *data, int64_t at)
-{
-    if (self->state == NOT_BEGUN) {
-        if (!PyBytes_CheckExact(data)) {
-            PyErr_SetString(PyExc_ValueError, "expected the head of an HTTP answer");
-            return -1;
-        }
-        return see_head(self, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data));
-    }
-    return see_body(self, data, at);
-}
-
 static void
 let_go(Wire *self)
 {
@@ -3276,7 +3269,7 @@ let_go(Wire *self)
     Py_CLEAR(self->watcher);
 }
 
-/* PlainWire._saw of a token that may be the last; as `see`. */
+/* PlainWire._is_inside: a token that may be the last. 1: more follow for sure; 0: it may be the last; -1 with an error. */
 static int
 see_token(Wire *self, PyObject *data, int64_t at)
 {
@@ -3298,14 +3291,45 @@ see_token(Wire *self, PyObject *data, int64_t at)
     return more;
 }
 
+/* Write a piece; then tell when it was written, and look at it where that is wanted (`look`): the client waits for the
+ * piece, nobody for what is made of it. */
+static PyObject *
+write_first(Wire *self, PyObject *data, int64_t at, int look)
+{
+    PyObject *done = write_on(self, data);
+    int64_t now;
+    if (done == NULL) {
+        return NULL;
+    }
+    if (now_ns(&now) == 0) {
+        self->last_ns = now;
+    }
+    else {
+        PyErr_Clear();
+    }
+    if (look && self->state != LET_GO && see_body(self, data, at) < 0) {
+        PyErr_Clear();
+        let_go(self);
+    }
+    return done;
+}
+
 static PyObject * __attribute__((noinline))
 write_watched(Wire *self, PyObject *data)
 {
+    int64_t at = 0;
+    int look = 0;
     if (self->state != LET_GO) {
-        int64_t at;
-        int more = handed_over(self, &at) < 0                             ? -1
-                   : self->state == IN_TOKENS && PyBytes_CheckExact(data) ? see_token(self, data, at)
-                                                                          : see(self, data, at);
+        int more = handed_over(self, &at);
+        if (more == 0 && self->state == IN_TOKENS && PyBytes_CheckExact(data)) {
+            more = see_token(self, data, at);
+        }
+        else if (more == 0 && self->state == NOT_BEGUN) {
+            more = see_head(self, data);
+        }
+        else {
+            look = more == 0;
+        }
         if (more > 0) {
             return write_on(self, data);
         }
@@ -3315,15 +3339,7 @@ write_watched(Wire *self, PyObject *data)
             let_go(self);
         }
     }
-    PyObject *done = write_on(self, data);
-    int64_t now;
-    if (done != NULL && now_ns(&now) == 0) {
-        self->last_ns = now;
-    }
-    else if (done != NULL) {
-        PyErr_Clear();
-    }
-    return done;
+    return write_first(self, data, at, look);
 }
 
 /* A server's code fills the processor's caches many times over, so what counts here is how little code is passed: a token in

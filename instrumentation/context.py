@@ -19,17 +19,19 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _HEX = frozenset(b"0123456789abcdef")
+TRACEPARENT: Final = 55
+"""The length of a `traceparent` of version 00."""
 
 
 def parse_traceparent(text: bytes, trace_state: str = "") -> Remote | None:
     """The caller that a `traceparent` names; None where it is malformed (W3C Trace Context, section 3.2)."""
     text = text.strip()
-    if len(text) < 55 or text[2:3] != b"-" or text[35:36] != b"-" or text[52:53] != b"-":
+    if len(text) < TRACEPARENT or text[2:3] != b"-" or text[35:36] != b"-" or text[52:53] != b"-":
         return None
     version, trace, span, flags = text[:2], text[3:35], text[36:52], text[53:55]
     if not _HEX.issuperset(version + trace + span + flags) or version == b"ff":
         return None
-    if len(text) > 55 and (version == b"00" or text[55:56] != b"-"):
+    if len(text) > TRACEPARENT and (version == b"00" or text[55:56] != b"-"):
         return None
     trace_id, span_id = bytes.fromhex(trace.decode()), bytes.fromhex(span.decode())
     if not any(trace_id) or not any(span_id):

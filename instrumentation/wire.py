@@ -110,38 +110,52 @@ class PlainWire:
         self._fast = on and self._watcher is not None
 
     def write(self, data: bytes) -> None:
-        """What the server calls; passed on, whatever becomes of us."""
+        """What the server calls; passed on, whatever becomes of us. A body is looked at once it is written: the client
+        waits for it, nobody for what is made of it."""
+        at = 0
+        look = False
         if self._watcher is not None:
             try:
-                if self._saw(data):
-                    self._write(data)
-                    return
+                at = self._handed_over()
+                if self._fast and type(data) is bytes:
+                    if self._is_inside(data, at):
+                        self._write(data)
+                        return
+                elif self._begun:
+                    look = True
+                else:
+                    self._see_head(data)
             except Exception:
                 self._give_up()
         self._write(data)
         self.last_ns = clock.now_ns()
+        if look and self._watcher is not None:
+            try:
+                self._see_body(data, at)
+            except Exception:
+                self._give_up()
 
-    def _saw(self, data: bytes) -> bool:
-        """Note a piece; True where it is surely not the answer's last."""
-        at = self._handed_over()
-        if self._fast and type(data) is bytes:
-            self._append(at)
-            self._kept.append(data)
-            self.last_ns = at
-            if not data.endswith(_LAST) or body_of(data)[1]:
-                return True
-            self._fast = False
-        elif self._begun:
-            body, more = body_of(data) if self._in_chunks else (data, True)
-            message = {"type": "http.response.body", "body": body, "more_body": more}
-            self._watcher.saw_body(message, at)  # type: ignore[union-attr]
-        else:
-            head = head_of(data)
-            if head is not None:
-                self._begun = True
-                self._in_chunks = is_in_chunks(head)
-                self._watcher.saw_head(head)  # type: ignore[union-attr]
+    def _is_inside(self, data: bytes, at: int) -> bool:
+        """Mark a token; True where it is surely not the answer's last."""
+        self._append(at)
+        self._kept.append(data)
+        self.last_ns = at
+        if not data.endswith(_LAST) or body_of(data)[1]:
+            return True
+        self._fast = False
         return False
+
+    def _see_head(self, data: bytes) -> None:
+        head = head_of(data)
+        if head is not None:
+            self._begun = True
+            self._in_chunks = is_in_chunks(head)
+            self._watcher.saw_head(head)  # type: ignore[union-attr]
+
+    def _see_body(self, data: bytes, at: int) -> None:
+        body, more = body_of(data) if self._in_chunks else (data, True)
+        message = {"type": "http.response.body", "body": body, "more_body": more}
+        self._watcher.saw_body(message, at)  # type: ignore[union-attr]
 
     def _handed_over(self) -> int:
         """When the app handed over what is written now: before the server waited for a slow client, where it did."""

@@ -14,10 +14,9 @@ from tailtrace.instrumentation import clock
 from tailtrace.instrumentation import record as records
 from tailtrace.instrumentation.context import current_request, traceparent_of
 from tailtrace.instrumentation.engines.patch import fault, replace
+from tailtrace.instrumentation.engines.vllm.spans import SENT_KEY
 from tailtrace.instrumentation.record import CURRENT, Record
 
-# Beside `traceparent` in a request's trace headers: when it was handed over, ns since the Unix epoch.
-SENT_KEY: Final = "tailtrace-sent"
 # Longest believable way of an output; more means that the engine is on another host, whose clock says nothing here.
 _RETURN_LIMIT_NS: Final = 60_000_000_000
 
@@ -194,10 +193,10 @@ def _add_request(original: Any) -> Any:
                 front = record.engine
                 sent_ns = front.milestones[-1][1]
                 front.sent[request_id] = _pending[request_id] = _Sent(record, self.request_states.get(request_id))
-                headers: Mapping[str, str] = request.trace_headers or {}
-                request.trace_headers = {
-                    "traceparent": traceparent_of(record), **headers, SENT_KEY: str(sent_ns + clock.anchor_ns())
-                }  # fmt: skip
+                ours = {"traceparent": traceparent_of(record), SENT_KEY: str(sent_ns + clock.anchor_ns())}
+                # vLLM's own tracing has put its caller there already.
+                theirs: Mapping[str, str] | None = request.trace_headers
+                request.trace_headers = {**ours, **theirs, SENT_KEY: ours[SENT_KEY]} if theirs else ours
         except Exception:
             fault("OutputProcessor.add_request")
         return result

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
-from tailtrace.instrumentation import ids
+from tailtrace.instrumentation import clock, ids
+from tailtrace.instrumentation.context import extract
 from tailtrace.instrumentation.encode import encode_stage
 from tailtrace.instrumentation.otlp import INTERNAL, encode_span_fields, span_attributes, span_head, span_identity
-from tailtrace.instrumentation.record import Remote, Stage
+from tailtrace.instrumentation.record import Stage
 from tailtrace.instrumentation.steps import SCOPE, step_trace_id
 
 _MAX_LISTED: Final = 256
+# Beside `traceparent` in a request's trace headers: when it was handed over, ns since the Unix epoch.
+SENT_KEY: Final = "tailtrace-sent"
 
 
 class EngineRequest:
-    """One request in the engine core. Times are marks of the clock, 0 where it has not come to that."""
+    """One request in the engine core, with its trace headers. Times are marks of the clock, 0 where it has not come to
+    that."""
 
     __slots__ = (
-        "accepted_ns", "end_ns", "fetch", "fetched_ns", "fetching_ns", "first_ns", "forward", "grammar_ns", "outcome",
-        "parent", "preempted", "request_id", "scheduled_ns", "sent_ns",
+        "accepted_ns", "end_ns", "fetch", "fetched_ns", "fetching_ns", "first_ns", "forward", "grammar_ns", "headers",
+        "outcome", "preempted", "request_id", "scheduled_ns",
     )  # fmt: skip
 
-    def __init__(self, request_id: str, parent: Remote, sent_ns: int, accepted_ns: int, forward: bool) -> None:
+    def __init__(self, request_id: str, headers: Mapping[str, str], accepted_ns: int, forward: bool) -> None:
         self.request_id = request_id
-        self.parent = parent
-        self.sent_ns = sent_ns
+        self.headers = headers
         self.accepted_ns = accepted_ns
         self.forward = forward
         # When its grammar was there; -1 until then, 0 for one that needs none.
@@ -40,12 +44,18 @@ class EngineRequest:
         self.preempted: list[int] = []
         self.outcome = "ok"
 
+    def _sent_ns(self) -> int:
+        """When the API server handed it over, 0 where it does not say."""
+        text = self.headers.get(SENT_KEY, "")
+        return int(text) - clock.anchor_ns() if text.isdecimal() else 0
+
     def stages(self) -> list[tuple[str, int, int]]:
         """Name, start and end of each stage; they follow each other without a gap."""
         end_ns = self.end_ns
         found = []
-        if self.sent_ns:
-            found.append(("engine_submit", min(self.sent_ns, self.accepted_ns), self.accepted_ns))
+        sent_ns = self._sent_ns()
+        if sent_ns:
+            found.append(("engine_submit", min(sent_ns, self.accepted_ns), self.accepted_ns))
         found += self._waits(self.scheduled_ns or end_ns)
         if self.scheduled_ns:
             found.append(("forward" if self.forward else "prefill", self.scheduled_ns, self.first_ns or end_ns))
@@ -75,8 +85,11 @@ class EngineRequest:
         return found
 
     def encode(self, anchor_ns: int) -> bytes:
-        """All its stages' spans."""
-        identity = span_identity(self.parent.trace_id, self.parent.span_id)
+        """All its stages' spans; none where its headers name no caller."""
+        parent = extract(self.headers)
+        if parent is None:
+            return b""
+        identity = span_identity(parent.trace_id, parent.span_id)
         encoded = []
         for name, start_ns, end_ns in self.stages():
             stage = Stage(name, {"gen_ai.request.id": self.request_id})
