@@ -161,44 +161,51 @@ def _schedule(original: Any) -> Any:
 
 
 def _scheduled(scheduler: Any, output: Any, start_ns: int) -> None:
-    now_ns = clock.now_ns()
     requests, prefilling = _core.requests, _core.prefilling
     if getattr(scheduler, "connector", None) is not None:
-        _find_fetches(scheduler, now_ns)
-    for new in output.scheduled_new_reqs:
-        prefilling[new.req_id] = None
-        known = requests.get(new.req_id)
-        if known is not None and not known.scheduled_ns:
-            known.scheduled_ns = now_ns
+        _find_fetches(scheduler, clock.now_ns())
+    new = output.scheduled_new_reqs
     resumed = getattr(output.scheduled_cached_reqs, "resumed_req_ids", None)
-    for request_id in resumed or ():
-        prefilling[request_id] = None
-        known = requests.get(request_id)
-        if known is not None and len(known.preempted) % 2:
-            known.preempted.append(now_ns)
+    if new or resumed:
+        now_ns = clock.now_ns()
+        for one in new:
+            prefilling[one.req_id] = None
+            known = requests.get(one.req_id)
+            if known is not None and not known.scheduled_ns:
+                known.scheduled_ns = now_ns
+        for request_id in resumed or ():
+            prefilling[request_id] = None
+            known = requests.get(request_id)
+            if known is not None and len(known.preempted) % 2:
+                known.preempted.append(now_ns)
     total = output.total_num_scheduled_tokens
-    preempted, _core.preempted = _core.preempted, []
-    if not total and not preempted:
+    preempted = _core.preempted
+    if preempted:
+        _core.preempted = []
+    elif not total:
         return
-    step = EngineStep(start_ns)
-    step.engine_id = _core.engine_id
-    step.preempted = preempted
+    prefill: list[tuple[str, int]] = []
     if prefilling:
         tokens = output.num_scheduled_tokens
-        step.prefill = [(name, tokens[name]) for name in prefilling if name in tokens]
-    step.decode_tokens = total - sum([count for _, count in step.prefill])
-    step.running = len(scheduler.running)
+        prefill = [(name, tokens[name]) for name in prefilling if name in tokens]
     waiting = len(scheduler.waiting)
     holding = getattr(scheduler, "kv_holding_waiting", None)
-    step.waiting = waiting + len(holding) if holding is not None else waiting
     deferred = getattr(scheduler, "deferred_waiting", None)
-    step.deferred = len(deferred) if deferred is not None else 0
     manager = getattr(scheduler, "kv_cache_manager", None)
-    step.kv_usage = getattr(manager, "usage", None)
     if len(_core.steps) >= _MAX_STEPS_IN_FLIGHT:
         _core.steps.clear()
     # With several batches in flight, a step's end is known by the very object that its schedule gave.
-    _core.steps[id(output)] = step
+    _core.steps[id(output)] = EngineStep(
+        _core.engine_id,
+        start_ns,
+        len(scheduler.running),
+        waiting + len(holding) if holding else waiting,
+        len(deferred) if deferred else 0,
+        total,
+        getattr(manager, "usage", None),
+        prefill,
+        preempted,
+    )
 
 
 def _update(original: Any) -> Any:

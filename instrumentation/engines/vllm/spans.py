@@ -103,32 +103,45 @@ class EngineRequest:
 class EngineStep:
     """One step: what was running and waiting when it was scheduled, and what it computed."""
 
-    __slots__ = ("decode_tokens", "deferred", "end_ns", "engine_id", "kv_usage", "preempted", "prefill", "running",
-                 "start_ns", "waiting")  # fmt: skip
+    __slots__ = ("deferred", "end_ns", "engine_id", "kv_usage", "preempted", "prefill", "running", "start_ns",
+                 "tokens", "waiting")  # fmt: skip
     scope = SCOPE
 
-    def __init__(self, start_ns: int) -> None:
+    def __init__(
+        self,
+        engine_id: str,
+        start_ns: int,
+        running: int,
+        waiting: int,
+        deferred: int,
+        tokens: int,
+        kv_usage: float | None,
+        prefill: list[tuple[str, int]],
+        preempted: list[str],
+    ) -> None:
+        """`tokens` are all that it computes, `prefill` those of requests that have yet to give one."""
+        self.engine_id = engine_id
         self.start_ns = start_ns
         self.end_ns = 0
-        self.engine_id = ""
-        self.running = 0
-        self.waiting = 0
-        self.deferred = 0
-        self.decode_tokens = 0
-        self.kv_usage: float | None = None
-        self.prefill: list[tuple[str, int]] = []
-        self.preempted: list[str] = []
+        self.running = running
+        self.waiting = waiting
+        self.deferred = deferred
+        self.tokens = tokens
+        self.kv_usage = kv_usage
+        self.prefill = prefill
+        self.preempted = preempted
 
     def encode(self, anchor_ns: int) -> bytes:
         """Its span."""
+        prefilled = sum([tokens for _, tokens in self.prefill])
         attributes: dict[str, Any] = {
             "tailtrace.engine_id": self.engine_id,
             "tailtrace.running": self.running,
             "tailtrace.waiting": self.waiting,
             "tailtrace.waiting_capacity": self.waiting - self.deferred,
             "tailtrace.waiting_deferred": self.deferred,
-            "tailtrace.prefill_tokens": sum(tokens for _, tokens in self.prefill),
-            "tailtrace.decode_tokens": self.decode_tokens,
+            "tailtrace.prefill_tokens": prefilled,
+            "tailtrace.decode_tokens": self.tokens - prefilled,
         }
         if self.kv_usage is not None:
             attributes["tailtrace.kv_usage"] = self.kv_usage
