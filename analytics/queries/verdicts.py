@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import orjson
 
 from tailtrace.analytics.queries.request_row import RequestRow
+from tailtrace.analytics.queries.together import together
 from tailtrace.analytics.verdicts.judge import judge_request
 from tailtrace.analytics.verdicts.observed import Observed
 from tailtrace.analytics.verdicts.read import observe
@@ -89,8 +91,10 @@ def request_verdict(store: Store, row: RequestRow) -> RequestVerdict:
 def verdict_of_one(store: Store, service: str, start: int, duration_ns: int) -> RequestVerdict:
     """The same, of the request of a service that started then and took so long."""
     end = start + duration_ns
-    before = observe(store, service, start - REFERENCE_NS, start)
-    around = observe(store, service, start - _MARGIN_NS, end + _MARGIN_NS)
+    before, around = together([
+        partial(observe, store, service, start - REFERENCE_NS, start, role="ui"),
+        partial(observe, store, service, start - _MARGIN_NS, end + _MARGIN_NS, role="ui"),
+    ])  # fmt: skip
     own = around.requests.where((around.requests.start_ns == start) & (around.requests.duration_ns == duration_ns))
     one = Observed(start, end, own, around.steps, around.counters, around.startups, around.gpus, around.hosts)
     found = judge_request(before, one, around)
