@@ -14,9 +14,12 @@ MAX_SPANS: Final = 200_000
 # A stored duration from here on is a negative one that wrapped round in an unsigned column.
 CLOCK_FAULT_DURATION_NS: Final = 1 << 62
 
-# A row for each insert that had spans of it, until merged. Planning a minimum takes longer than reading them.
+# A row for each insert that had spans of it, until merged. Planning a minimum takes longer than reading them; planned,
+# the times are read only where the id is.
 _BOUNDS: Final = "SELECT Start, End FROM otel_traces_trace_id_ts WHERE TraceId = {trace_id:String}"
-UNPLANNED: Final = {"query_plan_enable_optimizations": 0}
+# For statements that say themselves what is read first. Their index is asked for all parts before any is read: asked
+# while reading, each of forty parts is opened with all its columns for the one that has the trace.
+UNPLANNED: Final = {"query_plan_enable_optimizations": 0, "use_skip_indexes_on_data_read": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ class Span:
 
 def trace_bounds(store: Store, trace_id: str) -> tuple[int, int] | None:
     """Earliest start and latest end of a trace's spans, ns since 1970; None when none is stored."""
-    rows = store.query_arrow(_BOUNDS, {"trace_id": trace_id}, settings=UNPLANNED)
+    rows = store.query_arrow(_BOUNDS, {"trace_id": trace_id})
     if not rows.num_rows:
         return None
     starts, ends = (rows[name].cast(pa.int64()).to_numpy() for name in ("Start", "End"))

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from tailtrace.analytics.queries.request_row import LIST_COLUMNS, RequestRow, request_row
 from tailtrace.analytics.queries.trace_columns import TraceColumns, trace_columns
 from tailtrace.analytics.queries.trace_id import trace_id as checked
+from tailtrace.analytics.trace import UNPLANNED
 from tailtrace.errors import NotFound
 from tailtrace.ingest.store import Store
 from tailtrace.stages import REQUEST_STAGES, STAGES, UNEXPLAINED
@@ -59,7 +60,7 @@ _COLUMNS: Final = (
 )
 _ROWS: Final = (
     f"SELECT {', '.join(_COLUMNS)}, toUnixTimestamp64Nano(Start) AS StartNs, Sign, Revision"
-    " FROM requests WHERE TraceId = {trace:String} LIMIT {limit:UInt64}"
+    " FROM requests PREWHERE requests.TraceId = {trace:String} LIMIT {limit:UInt64}"
 )
 
 
@@ -74,7 +75,7 @@ def request_head(store: Store, trace_id: str, *, span_id: str | None = None) -> 
 
 def stored_rows(store: Store, trace: str) -> list[Mapping[str, Any]]:
     """The rows that the jobs have written for a trace."""
-    return current_rows(store.query(_ROWS, {"trace": trace, "limit": MAX_REQUESTS}, role="ui"))
+    return current_rows(store.query(_ROWS, {"trace": trace, "limit": MAX_REQUESTS}, role="ui", settings=UNPLANNED))
 
 
 def judged_rows(columns: TraceColumns | None, span_id: str | None = None) -> list[Mapping[str, Any]]:

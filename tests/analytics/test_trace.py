@@ -48,6 +48,19 @@ def test_spans_hours_apart_are_one_trace_in_order(store: Store) -> None:
     assert columns.texts("Id") == ["a", "b"]
 
 
+def test_spans_of_two_weeks_that_come_one_by_one_and_twice_are_one_trace(store: Store) -> None:
+    sunday = 1_790_000_000 * 10**9 // (7 * 24 * HOUR_NS) * 7 * 24 * HOUR_NS + 3 * 24 * HOUR_NS
+    late_first = [("c", sunday + 1), ("b", sunday), ("c", sunday + 1), ("a", sunday - 1), ("d", sunday + 26 * HOUR_NS)]
+    for span, start in late_first:
+        add(store, span, start)
+        assert trace_bounds(store, TRACE) is not None
+    assert trace_bounds(store, TRACE) == (sunday - 1, sunday + 26 * HOUR_NS + 1)
+    assert shown(store) == ["a", "b", "c", "d"]
+    partitions = "SELECT uniqExact(_partition_id) AS n FROM {table} WHERE TraceId = {trace:String}"
+    for table, least in (("otel_traces", 3), ("otel_traces_trace_id_ts", 2)):
+        assert store.query(partitions.replace("{table}", table), {"trace": TRACE}) == [{"n": least}]
+
+
 @pytest.mark.parametrize("duration", [2**63 - 1, 2**62, 150 * 365 * 24 * HOUR_NS])
 def test_a_wrong_duration_hides_no_span(store: Store, duration: int) -> None:
     add(store, "a", NOW_NS, duration)
