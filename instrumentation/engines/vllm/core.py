@@ -179,10 +179,9 @@ def _scheduled(scheduler: Any, output: Any, start_ns: int) -> None:
             if known is not None and len(known.preempted) % 2:
                 known.preempted.append(now_ns)
     total = output.total_num_scheduled_tokens
-    preempted = _core.preempted
-    if preempted:
-        _core.preempted = []
-    elif not total:
+    # A list of its own for each step: it is read only when the step is sent.
+    preempted, _core.preempted = _core.preempted, []
+    if not total and not preempted:
         return
     prefill: list[tuple[str, int]] = []
     if prefilling:

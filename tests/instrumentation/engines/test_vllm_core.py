@@ -108,6 +108,18 @@ def test_a_wait_after_a_preemption_is_a_stage_of_its_own(
     assert attributes["tailtrace.prefill"].string_value == "a:6"
 
 
+def test_a_preemption_is_told_by_the_step_that_made_it_alone(
+    engine: SimpleNamespace, items: list[Any], now: FakeClock
+) -> None:
+    one = arrive(engine, "a")
+    step(engine, now, scheduled(new=("a",), tokens={"a": 5}), work_ms=4)
+    engine.scheduler._preempt_request(one, 0.0)
+    step(engine, now, scheduled(resumed=("a",), tokens={"a": 6}), work_ms=5)
+    step(engine, now, scheduled(tokens={"a": 1}), work_ms=5)
+    told = [{pair.key: pair.value.string_value for pair in spans(item)[0].attributes} for item in items]
+    assert [attributes.get("tailtrace.preempted") for attributes in told] == [None, "a", None]
+
+
 def test_an_abort_between_steps_ends_the_stage_that_it_was_in(
     engine: SimpleNamespace, items: list[Any], now: FakeClock
 ) -> None:
@@ -151,6 +163,17 @@ def test_a_request_that_is_not_sampled_leaves_nothing(
     one.trace_headers = {"traceparent": f"00-{TRACE}-{PARENT}-00"}
     engine.core.preprocess_add_request(one)
     assert core._core.requests == {}
+
+
+def test_a_request_whose_headers_name_no_caller_has_no_spans(
+    engine: SimpleNamespace, items: list[Any], now: FakeClock
+) -> None:
+    one = request("a")
+    one.trace_headers = {"traceparent": f"00-{'x' * 32}-{PARENT}-01"}
+    engine.core.preprocess_add_request(one)
+    engine.scheduler.requests["a"] = one
+    step(engine, now, scheduled(new=("a",), tokens={"a": 5}), work_ms=4, ended=("a",))
+    assert [len(spans(item)) for item in items] == [1, 0]
 
 
 def test_a_fault_of_ours_never_reaches_the_engine(engine: SimpleNamespace, items: list[Any], now: FakeClock) -> None:
