@@ -19,19 +19,19 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _HEX = frozenset(b"0123456789abcdef")
-TRACEPARENT: Final = 55
-"""The length of a `traceparent` of version 00."""
+# The length of a `traceparent` of version 00.
+_TRACEPARENT: Final = 55
 
 
 def parse_traceparent(text: bytes, trace_state: str = "") -> Remote | None:
     """The caller that a `traceparent` names; None where it is malformed (W3C Trace Context, section 3.2)."""
     text = text.strip()
-    if len(text) < TRACEPARENT or text[2:3] != b"-" or text[35:36] != b"-" or text[52:53] != b"-":
+    if len(text) < _TRACEPARENT or text[2:3] != b"-" or text[35:36] != b"-" or text[52:53] != b"-":
         return None
     version, trace, span, flags = text[:2], text[3:35], text[36:52], text[53:55]
     if not _HEX.issuperset(version + trace + span + flags) or version == b"ff":
         return None
-    if len(text) > TRACEPARENT and (version == b"00" or text[55:56] != b"-"):
+    if len(text) > _TRACEPARENT and (version == b"00" or text[55:56] != b"-"):
         return None
     trace_id, span_id = bytes.fromhex(trace.decode()), bytes.fromhex(span.decode())
     if not any(trace_id) or not any(span_id):
@@ -96,6 +96,16 @@ def extract(carrier: Mapping[str, Any] | Iterable[tuple[bytes, bytes]]) -> Remot
         elif text in (b"tracestate", "tracestate"):
             state = value if isinstance(value, str) else bytes(value).decode("latin-1")
     return parse_traceparent(parent, state) if parent else None
+
+
+def is_sampled(headers: Mapping[str, str]) -> bool:
+    """Whether the caller named by headers is recorded; of a malformed one it may say either. Quick, for where a first
+    token waits: who it is can be read later."""
+    text = headers.get("traceparent")
+    if type(text) is str and len(text) == _TRACEPARENT:
+        return text[-1] in "13579bdf"
+    parent = extract(headers)
+    return parent is not None and parent.sampled
 
 
 def inject(carrier: MutableMapping[str, Any] | None = None) -> MutableMapping[str, Any]:

@@ -79,16 +79,21 @@ def test_an_unknown_trace_has_no_spans(store: Store) -> None:
     assert trace_bounds(store, "e" * 32) is None
 
 
+def add_with_notes(store: Store, parent: str, event: str) -> None:
+    """Span `a` with an event 3 ns after its start, and a link."""
+    store.command(
+        "INSERT INTO otel_traces (Timestamp, TraceId, SpanId, ParentSpanId, Duration, Events.Timestamp, Events.Name, "
+        "Events.Attributes, Links.TraceId, Links.SpanId, Links.TraceState, Links.Attributes) "
+        "SELECT fromUnixTimestamp64Nano({t:Int64}, 'UTC'), {trace:String}, 'a', {parent:String}, 9, "
+        "[fromUnixTimestamp64Nano({t:Int64} + 3, 'UTC')], [{event:String}], [map()], ['c0ffee'], ['01'], [''], [map()]",
+        {"t": NOW_NS, "trace": TRACE, "parent": parent, "event": event},
+    )
+
+
 @pytest.mark.parametrize("limit", [1, 10])
 def test_events_and_links_that_engines_go_by_come_with_the_spans(store: Store, limit: int) -> None:
     add(store, "b", NOW_NS + 5)
-    store.command(
-        "INSERT INTO otel_traces (Timestamp, TraceId, SpanId, Duration, Events.Timestamp, Events.Name, "
-        "Events.Attributes, Links.TraceId, Links.SpanId, Links.TraceState, Links.Attributes) "
-        "SELECT fromUnixTimestamp64Nano({t:Int64}, 'UTC'), {trace:String}, 'a', 9, "
-        "[fromUnixTimestamp64Nano({t:Int64} + 3, 'UTC')], ['QUEUE_START'], [map()], ['c0ffee'], ['01'], [''], [map()]",
-        {"t": NOW_NS, "trace": TRACE},
-    )
+    add_with_notes(store, "", "QUEUE_START")
     columns = trace_columns(store, TRACE, limit=limit)
     assert columns is not None
     assert columns.texts("Id") == ["a", "b"][:limit]
@@ -96,13 +101,7 @@ def test_events_and_links_that_engines_go_by_come_with_the_spans(store: Store, l
 
 
 def test_other_events_and_links_are_left_where_they_are(store: Store) -> None:
-    store.command(
-        "INSERT INTO otel_traces (Timestamp, TraceId, SpanId, ParentSpanId, Duration, Events.Timestamp, Events.Name, "
-        "Events.Attributes, Links.TraceId, Links.SpanId, Links.TraceState, Links.Attributes) "
-        "SELECT fromUnixTimestamp64Nano({t:Int64}, 'UTC'), {trace:String}, 'a', 'p', 9, "
-        "[fromUnixTimestamp64Nano({t:Int64} + 3, 'UTC')], ['exception'], [map()], ['c0ffee'], ['01'], [''], [map()]",
-        {"t": NOW_NS, "trace": TRACE},
-    )
+    add_with_notes(store, "p", "exception")
     columns = trace_columns(store, TRACE)
     assert columns is not None
     assert dict(columns.table["Attributes"][0].as_py()) == {}

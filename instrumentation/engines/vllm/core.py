@@ -8,13 +8,12 @@ clock read, a few look-ups and a list write; per step it costs by requests that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final
 
 from tailtrace.instrumentation import clock, record, runtime
-from tailtrace.instrumentation.context import TRACEPARENT, extract
+from tailtrace.instrumentation.context import is_sampled
 from tailtrace.instrumentation.engines.patch import fault, replace
 from tailtrace.instrumentation.engines.vllm.identity import identity
 from tailtrace.instrumentation.engines.vllm.spans import EngineRequest, EngineStep
@@ -83,7 +82,7 @@ def _accepted(engine: Any, request: Any, result: Any) -> None:
             _core.engine_id = _engine_id(config)
             runtime.describe(engine_id=_core.engine_id)
     headers = request.trace_headers
-    if not headers or runtime.active is None or len(_core.requests) >= _MAX_KNOWN or not _is_sampled(headers):
+    if not headers or runtime.active is None or len(_core.requests) >= _MAX_KNOWN or not is_sampled(headers):
         return
     known = _core.requests[request.request_id] = EngineRequest(
         request.request_id, headers, now_ns, getattr(request, "pooling_params", None) is not None
@@ -96,15 +95,6 @@ def _accepted(engine: Any, request: Any, result: Any) -> None:
     if isinstance(grammar, Future):
         known.grammar_ns = -1
         grammar.add_done_callback(partial(_compiled, known))
-
-
-def _is_sampled(headers: Mapping[str, str]) -> bool:
-    """Whether the request is recorded. Who called is read only when it is over: its first token waits for this."""
-    text = headers.get("traceparent")
-    if type(text) is str and len(text) == TRACEPARENT:
-        return text[-1] in "13579bdf"
-    parent = extract(headers)
-    return parent is not None and parent.sampled
 
 
 def _compiled(known: EngineRequest, grammar: Future[Any]) -> None:

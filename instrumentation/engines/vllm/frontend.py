@@ -193,10 +193,10 @@ def _add_request(original: Any) -> Any:
                 front = record.engine
                 sent_ns = front.milestones[-1][1]
                 front.sent[request_id] = _pending[request_id] = _Sent(record, self.request_states.get(request_id))
-                ours = {"traceparent": traceparent_of(record), SENT_KEY: str(sent_ns + clock.anchor_ns())}
-                # vLLM's own tracing has put its caller there already.
-                theirs: Mapping[str, str] | None = request.trace_headers
-                request.trace_headers = {**ours, **theirs, SENT_KEY: ours[SENT_KEY]} if theirs else ours
+                headers: Mapping[str, str] = request.trace_headers or {}
+                request.trace_headers = {
+                    "traceparent": traceparent_of(record), **headers, SENT_KEY: str(sent_ns + clock.anchor_ns())
+                }  # fmt: skip
         except Exception:
             fault("OutputProcessor.add_request")
         return result

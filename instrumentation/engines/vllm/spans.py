@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
 
 from tailtrace.instrumentation import clock, ids
 from tailtrace.instrumentation.context import extract
@@ -100,36 +101,24 @@ class EngineRequest:
         return b"".join(encoded)
 
 
+@dataclass(slots=True)
 class EngineStep:
-    """One step: what was running and waiting when it was scheduled, and what it computed."""
+    """One step: what was running and waiting when it was scheduled, and what it computed.
 
-    __slots__ = ("deferred", "end_ns", "engine_id", "kv_usage", "preempted", "prefill", "running", "start_ns",
-                 "tokens", "waiting")  # fmt: skip
-    scope = SCOPE
+    `tokens` are all that it computes, `prefill` those of requests that have yet to give one.
+    """
 
-    def __init__(
-        self,
-        engine_id: str,
-        start_ns: int,
-        running: int,
-        waiting: int,
-        deferred: int,
-        tokens: int,
-        kv_usage: float | None,
-        prefill: list[tuple[str, int]],
-        preempted: list[str],
-    ) -> None:
-        """`tokens` are all that it computes, `prefill` those of requests that have yet to give one."""
-        self.engine_id = engine_id
-        self.start_ns = start_ns
-        self.end_ns = 0
-        self.running = running
-        self.waiting = waiting
-        self.deferred = deferred
-        self.tokens = tokens
-        self.kv_usage = kv_usage
-        self.prefill = prefill
-        self.preempted = preempted
+    scope: ClassVar = SCOPE
+    engine_id: str
+    start_ns: int
+    running: int
+    waiting: int
+    deferred: int
+    tokens: int
+    kv_usage: float | None
+    prefill: list[tuple[str, int]]
+    preempted: list[str]
+    end_ns: int = 0
 
     def encode(self, anchor_ns: int) -> bytes:
         """Its span."""
